@@ -25,7 +25,7 @@ fn main() -> Res {
     }
 }
 
-/// As objects of a cluster are called.
+/// A key in the form of a cluster's object name.
 fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }
@@ -108,7 +108,7 @@ fn reopen(path: &Path) -> Res {
     Ok(())
 }
 
-/// What the keys of [`fill`] take in memory alone.
+/// Measures the memory of [`fill`]'s keys alone.
 fn memory(keys: u64) -> Res {
     let before = resident()?;
     let backoff = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))?;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-/// What was asked for. A workload takes its parameters out one by one, in the
-/// order in which they are printed, and then calls [`finish`](Self::finish),
-/// which refuses what is left.
+/// The command line's parameters. A workload takes its parameters out one by one, in the order in which they
+/// are printed, and then calls [`finish`](Self::finish), which refuses the rest.
 #[derive(Debug)]
 pub struct Args {
     workload: String,
@@ -20,12 +19,12 @@ pub struct Args {
 pub enum Usage {
     /// The arguments are wrong. The program ends with 2.
     Wrong(String),
-    /// What is measured cannot do that. The program ends with 3.
+    /// The implementation does not support the request. The program ends with 3.
     Cannot(String),
 }
 
 impl Usage {
-    /// What the program ends with.
+    /// The program's exit status.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -113,8 +112,8 @@ impl Args {
         Ok(word)
     }
 
-    /// The same, but the parameter is printed only where it is not the first
-    /// word: for what one program knows and the others need not.
+    /// Like `choice`, but the parameter is printed only if it is not the first word: for options of a single
+    /// program.
     ///
     /// # Errors
     ///

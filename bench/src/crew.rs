@@ -25,7 +25,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What the parameter `form` calls them.
+    /// Values of the parameter `form`.
     pub const WORDS: [&'static str; 2] = ["plain", "next"];
 
     /// The one of that name.
@@ -98,7 +98,7 @@ pub(crate) fn on_threads(threads: usize, n: usize, work: impl Fn(usize, usize) +
 }
 
 impl Crew {
-    /// What the parameter `mode` can be.
+    /// Values of the parameter `mode`.
     pub const MODES: [&'static str; 3] = ["threads", "tasks", "mixed"];
 
     /// One of these modes. In the last the first producer is a thread and the first

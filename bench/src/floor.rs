@@ -1,4 +1,4 @@
-//! What the workloads cost at the very least, and what is measured for comparison.
+//! Lower bounds of the workloads' costs, and measurements for comparison.
 //!
 //! A *floor* leaves out all that some design could leave out. All memory is there
 //! before the time begins, the hash is the fastest that is known, the table is one

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// A kind of keys: the `i`th is the same in all programs.
 pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
-    /// What the parameter `key` calls it.
+    /// Its value of the parameter `key`.
     const NAME: &'static str;
     /// How many bytes of a key are on the heap.
     const ON_HEAP: usize;

@@ -1,4 +1,4 @@
-//! What a measurement prints.
+//! [`Line`]: the output of a measurement.
 
 use crate::measure::{Percentiles, Spent};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// One measurement: one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// Who was measured.
+    /// The implementation measured.
     #[serde(rename = "impl")]
     pub implementation: &'static str,
     /// `w1` and so on.
@@ -22,7 +22,7 @@ pub struct Line {
     pub seconds: f64,
     /// Nanoseconds an operation; what an operation is, the workload says.
     pub ns_per_op: f64,
-    /// What the process's resident memory grew by.
+    /// Growth of the process's resident memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_bytes_delta: Option<i64>,
     /// Median.
@@ -43,7 +43,7 @@ pub struct Line {
     /// Memory a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_key: Option<f64>,
-    /// What only some workloads or implementations tell.
+    /// Figures of only some workloads or implementations.
     #[serde(flatten)]
     pub extra: BTreeMap<&'static str, f64>,
 }
@@ -76,8 +76,7 @@ impl Line {
         }
     }
 
-    /// The same with processor time, which says more than wall time where the
-    /// machine does something else beside.
+    /// Adds times including processor time, which is more reliable than wall time on a busy machine.
     #[must_use]
     pub fn spent(
         implementation: &'static str,
@@ -93,7 +92,7 @@ impl Line {
         line
     }
 
-    /// The same with median, 99th percentile and maximum.
+    /// Adds median, 99th percentile and maximum.
     #[must_use]
     pub fn percentiles(mut self, of: &Percentiles) -> Self {
         self.p50_us = Some(of.us(0.5));

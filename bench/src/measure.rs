@@ -19,7 +19,7 @@ pub struct Stopwatch {
     start: Instant,
 }
 
-/// What something took.
+/// Time taken by a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     /// On the wall.
@@ -35,7 +35,7 @@ impl Stopwatch {
         Self { cpu: cpu_time(), start: Instant::now() }
     }
 
-    /// What has passed since.
+    /// Time since the start.
     #[must_use]
     pub fn stop(&self) -> Spent {
         // in the reverse order: reading the processor time is a system call
@@ -125,7 +125,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What was allocated and not freed since [`allocations`] was called.
+/// Allocations made and not freed since [`allocations`] was called.
 #[derive(Debug)]
 pub struct Allocations(());
 

@@ -104,7 +104,7 @@ impl<K: Key> RateLimited for WorkQueue<K> {
     }
 }
 
-/// What a user would write who ports client-go's limiter.
+/// A limiter as a user ported from client-go would write it.
 struct Own<K>(Mutex<HashMap<K, u32>>);
 
 impl<K: Key> RateLimiter<K> for Own<K> {

@@ -1,4 +1,4 @@
-//! What a queue must be able to do to take part in a workload.
+//! The queue traits that workloads require.
 //!
 //! Each queue is used as its users use it, in its best configuration.
 
@@ -21,7 +21,7 @@ pub trait Fifo: Send + Sync + 'static {
     fn new() -> Self;
     /// Asks for a run of the key.
     fn add(&self, key: Self::Key);
-    /// The same by reference; a queue that must own its key clones.
+    /// Like `add`, but by reference; a queue that must own its key clones it.
     fn add_ref(&self, key: &Self::Key) {
         self.add(key.clone());
     }
@@ -53,7 +53,7 @@ pub trait Fifo: Send + Sync + 'static {
     fn shut_down(&self, consumers: usize);
 }
 
-/// The same for tasks.
+/// The version of [`Fifo`] for tasks.
 pub trait AsyncFifo: Fifo {
     /// Waits for a key; `None` once the queue is shut down and worked off.
     fn get_async(&self) -> impl Future<Output = Option<Self::Item<'_>>> + Send;
@@ -100,7 +100,7 @@ pub trait Metered: Fifo {
 pub trait Exponential: Sync {
     /// The name under which it is measured.
     const NAME: &'static str;
-    /// What it counts by.
+    /// Type of the keys it counts by.
     type Key: Key;
     /// One that has counted nothing.
     fn new() -> Self;

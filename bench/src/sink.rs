@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::time::Duration;
 
-/// What Kubernetes counts of a queue, under its names and with its buckets.
+/// The metrics of a queue that Kubernetes counts, with its names and buckets.
 pub struct Sink {
     adds: Counter,
     retries: Counter,
@@ -32,7 +32,7 @@ impl Default for Sink {
 }
 
 impl Sink {
-    /// So many keys became ready.
+    /// Counts keys that became ready.
     #[inline]
     pub fn added(&self, keys: u64) {
         self.adds.inc_by(keys);

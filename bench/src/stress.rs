@@ -1,5 +1,5 @@
-//! What a queue must keep for its figures to count: one holder a key, the last
-//! trigger seen by a run that came after it, keys in the order in which they came.
+//! Checks that make a queue's figures count: one holder per key, the last trigger seen by a later run, keys
+//! in the order in which they came.
 //!
 //! requeue's own test (`verify/tests/stress.rs`) does more; this is what every queue
 //! that takes part can be asked.
@@ -38,11 +38,11 @@ pub fn run<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     Ok(Line::new(Q::NAME, "stress", params, adds, start.elapsed()))
 }
 
-/// What producers write before they add, and what runs see of it.
+/// Values that producers write before they add, and that runs see.
 struct Board {
     /// Of each producer and key, what was written last.
     written: Vec<Vec<AtomicU64>>,
-    /// The same as a run saw it last. Only the key's holder writes it.
+    /// Values of `written` that a run last saw. Only the key's holder writes them.
     seen: Vec<Vec<AtomicU64>>,
     held: Vec<AtomicBool>,
 }

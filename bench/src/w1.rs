@@ -29,9 +29,8 @@ fn behind<Q: Fifo>(shape: &str, n: usize) -> Q {
     q
 }
 
-/// What W1, W8 and W11 have in common: one thread works off `n` keys on a queue
-/// that was made in one of several ways. `ways` is the parameter that says which,
-/// and the words that it can be.
+/// The common part of W1, W8 and W11: one thread works off `n` keys on a queue made in one of several ways.
+/// `ways` is the parameter that selects the way, with its possible words.
 pub(crate) fn one_thread<U: Fifo<Key = u64>, S: Fifo<Key = String>>(
     workload: &str,
     ways: (&'static str, &[&'static str]),
@@ -66,7 +65,7 @@ fn work_off<Q: Fifo>(q: &Q, way: &str, form: &str, n: usize) -> Spent {
     }
 }
 
-/// What `get` gives where a key is ready.
+/// Result of `get` with a ready key.
 pub(crate) fn ready<Q: Fifo>(q: &Q) -> Q::Item<'_> {
     q.get().expect("a key is ready")
 }
@@ -80,7 +79,7 @@ fn cycle<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     watch.stop()
 }
 
-/// The same, but a run's end and the next `get` are one call.
+/// Like `cycle`, but a run's end and the next `get` are one call.
 fn cycle_next<Q: Fifo>(q: &Q, keys: Vec<Q::Key>) -> Spent {
     let mut held = None;
     let watch = Stopwatch::start();

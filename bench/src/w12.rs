@@ -110,7 +110,7 @@ fn each(keys: Vec<u64>, mut call: impl FnMut(u64)) -> Vec<u64> {
     keys.into_iter().map(time).collect()
 }
 
-/// What each page takes, the clones of its keys without the lock included.
+/// Time of each page, including the clones of its keys outside the lock.
 fn pages(q: &WorkQueue<u64>, state: &str) -> Vec<u64> {
     let only = match state {
         "waiting" => Only::Waiting,

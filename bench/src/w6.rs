@@ -55,7 +55,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     Ok(Line::new(Q::NAME, "w6", params, n as u64, wall).percentiles(&Percentiles::of(late)))
 }
 
-/// The same for a queue for which only threads can wait.
+/// Runs the workload on a queue that only threads can wait for.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ impl Sent {
     }
 }
 
-/// What the consumer saw.
+/// Observations of the consumer.
 struct Seen {
     sent: Arc<Sent>,
     late: Vec<u64>,

@@ -21,7 +21,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     Ok(asked.measure(|q: &Arc<Q>, states| crew.consume(q, Form::Plain, states, count)))
 }
 
-/// The same for a queue for which only threads can wait.
+/// Runs the workload on a queue that only threads can wait for.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ use tokio::time::timeout;
 const DRAIN: Duration = Duration::from_secs(20);
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// As prometheus-client writes it; as plain text Prometheus would read it wrongly.
+/// The content type of prometheus-client's output; Prometheus would misread it as plain text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 struct App {
@@ -146,7 +146,7 @@ pub(crate) async fn ask(to: SocketAddr, method: &str, path: &str) -> io::Result<
     Ok((status.ok_or_else(|| io::Error::new(InvalidData, "no HTTP answer"))?, answer))
 }
 
-/// What a backend is asked: the key, and where the status goes.
+/// A request to a backend: the key, and where the status goes.
 pub(crate) type Asked = (String, oneshot::Sender<StatusCode>);
 
 /// A backend whose answers somebody else gives: that the question arrives says that the

@@ -51,7 +51,7 @@ enum Kind {
     Other,
 }
 
-/// What stands there; links are not followed.
+/// The kind of a file; links are not followed.
 fn kind(path: &Path) -> io::Result<Option<Kind>> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => Ok(Some(Kind::Dir)),
@@ -187,7 +187,7 @@ pub(crate) fn mirror(source: &Path, target: &Path, stop: impl AsFd) -> Result<u6
     Ok(shared.copies.load(Relaxed))
 }
 
-/// What differs between the two directories, as of now.
+/// The current differences between the two directories.
 pub(crate) fn differences(source: &Path, target: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = paths_below(source)?;
     paths.extend(paths_below(target)?);

@@ -34,7 +34,7 @@ const ORDERS: u32 = 24;
 const EACH: u64 = 100;
 /// A customer who pays does so after this time.
 const PAYS_AFTER: u64 = 500;
-/// What says that this process is the shop, and where.
+/// Environment variable that makes this process the shop, and names its file.
 const SHOP: &str = "REQUEUE_EXAMPLE_SHOP";
 
 /// How long an order waits for its payment.

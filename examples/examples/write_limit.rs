@@ -19,7 +19,7 @@ const READINGS: u64 = 20_000;
 const RATE: u32 = 50;
 const BURST: u32 = 5;
 
-/// What is to be written for a sensor.
+/// A value to be written for a sensor.
 struct Reading {
     latest: u64,
     /// How many readings are in it.

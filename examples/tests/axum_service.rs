@@ -58,7 +58,7 @@ fn ended(mut service: Service) -> String {
     log.last().expect("a report").clone()
 }
 
-/// What came of one client's requests.
+/// Results of one client's requests.
 #[derive(Default)]
 struct Seen {
     /// When the last accepted request for each key was sent.

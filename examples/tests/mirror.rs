@@ -19,7 +19,7 @@ const NAME: &str = "killed_at_any_moment_it_leaves_whole_files_and_converges_whe
 const BEGUN: &str = "begun";
 const ROUNDS: u32 = 100;
 
-/// What a file holds: a number and a length, as often as the length says.
+/// Contents of a file: a number and a length, repeated as often as the length says.
 fn content(dice: &mut Rng) -> String {
     let times = 1 + dice.u64(..2000) as usize;
     format!("{:08}{times:08}", dice.u64(..100_000_000)).repeat(times)

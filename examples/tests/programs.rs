@@ -155,7 +155,7 @@ fn p05_port_tries_five_times_again_and_drops_the_key() -> Res {
     Ok(())
 }
 
-/// The same as we would write it: one lock less, no clone, the payload goes back.
+/// The native version of `p05b`: one lock less, no clone, and the payload goes back.
 fn p05b_native(q: &WorkQueue<String>) -> bool {
     let Some(item) = q.get_blocking() else { return false };
     match sync(item.key()) {
@@ -330,7 +330,7 @@ fn p09_worker_on_threads() -> Res {
     Ok(())
 }
 
-/// What a handler returns may be less than an outcome.
+/// Handlers may return less than an outcome.
 #[test]
 fn p09b_worker_stops_and_leaves_the_queue_open() -> Res {
     let q = WorkQueue::<String>::new();

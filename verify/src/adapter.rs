@@ -15,8 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What went wrong below the queue: a store, a connection. The in-memory queue
-/// never says it.
+/// A failure below the queue: a store, a connection. The in-memory queue never returns it.
 #[derive(Clone, Debug)]
 pub struct Failed(pub String);
 
@@ -40,11 +39,11 @@ pub struct Config {
     pub absorbed: bool,
     /// A guard that is dropped without a word ends as `retry` does (Q12).
     pub unfinished_retries: bool,
-    /// What triggers do in a back-off that say nothing else (B5).
+    /// Default behaviour of triggers in a back-off (B5).
     pub in_backoff: InBackoff,
     /// How triggers for now are debounced that say nothing else (B4).
     pub debounce: Option<Debounce>,
-    /// So many keys are known at most (B8).
+    /// Maximum number of known keys (B8).
     pub bound: Option<usize>,
     /// The key that has been ready longest makes room for another; here it is told of.
     pub dropped: Option<Dropped>,
@@ -174,7 +173,7 @@ pub enum When {
 }
 
 impl When {
-    /// The same without what it says about a back-off, and that.
+    /// Splits off the option for a back-off.
     #[must_use]
     pub fn parts(self) -> (Self, Option<InBackoff>) {
         match self {
@@ -185,7 +184,7 @@ impl When {
         }
     }
 
-    /// The same, which says this about a back-off.
+    /// Sets the option for a back-off.
     #[must_use]
     pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
         match self.parts().0 {
@@ -202,7 +201,7 @@ impl When {
     }
 }
 
-/// What a trigger does for a key that waits out a failure, or whose run fails (B5).
+/// Behaviour of a trigger for a key that waits out a failure, or whose run fails (B5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InBackoff {
     /// It runs now.
@@ -214,7 +213,7 @@ pub enum InBackoff {
     Reset,
 }
 
-/// What `add_after` does with a timer that is there already (D6).
+/// Effect of `add_after` on a timer that is already set (D6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The earlier of the two.
@@ -228,7 +227,7 @@ pub enum Policy {
     Keep,
 }
 
-/// What became of a trigger.
+/// Result of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     /// The key became ready.
@@ -263,7 +262,7 @@ pub enum Nothing {
     TimedOut,
 }
 
-/// What `state` tells of a key.
+/// Result of `state` for a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// In the ready line.
@@ -280,12 +279,12 @@ pub struct Seen {
     pub group_paused: bool,
 }
 
-/// What was known of a key that is put back.
+/// Earlier state of a key that is put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// The failures.
     pub failures: u32,
-    /// What its next run is.
+    /// The attempt of its next run.
     pub attempt: u32,
     /// When its timer fires; without one it is ready.
     pub due: Option<Instant>,
@@ -304,7 +303,7 @@ pub struct Page {
     pub next: Option<u32>,
 }
 
-/// What `cancel` took.
+/// Result of `cancel`.
 #[derive(Debug)]
 pub struct Cancelled {
     /// It was in the ready line.
@@ -317,7 +316,7 @@ pub struct Cancelled {
     pub value: Option<Value>,
 }
 
-/// What `stats` tells.
+/// Result of `stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Keys in the ready line.
@@ -330,7 +329,7 @@ pub struct Counts {
     pub waiting: usize,
 }
 
-/// What `shut_down` answers.
+/// Result of `shut_down`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Down {
     /// Ready keys that are still handed out.
@@ -345,7 +344,7 @@ pub struct Down {
     pub refused_retries: usize,
 }
 
-/// What a drain does with waiting keys (D9).
+/// Effect of a drain on waiting keys (D9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiters {
     /// Drops them.
@@ -379,7 +378,7 @@ pub struct UnfinishedKey {
     pub refused: bool,
 }
 
-/// What a drain answers.
+/// Result of a drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Nothing was left, and no key is unfinished.
@@ -416,9 +415,9 @@ pub struct LeftOut {
 
 /// The queue under test: a handle, whose clones are the same queue.
 pub trait Adapter: Clone + Send + Sync + 'static {
-    /// What `get` hands out.
+    /// Guard returned by `get`.
     type Held<'q>: Held<'q>;
-    /// What a get of several keys hands out.
+    /// Guards returned by a get of several keys.
     type Many<'q>: Many<'q, One = Self::Held<'q>>;
 
     /// The functions of the suite that say nothing about this queue, by the reason.
@@ -452,11 +451,11 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn getting_timeout(&self, limit: Duration) -> Polled<'_, Result<Self::Held<'_>, Nothing>>;
     /// `get` of several keys, in this front's own manner of waiting.
     fn get_many(&self, most: usize) -> Fallible<Option<Self::Many<'_>>>;
-    /// The same with a deadline.
+    /// Like `get_many`, with a deadline.
     fn get_many_timeout(&self, most: usize, limit: Duration) -> Fallible<Result<Self::Many<'_>, Nothing>>;
-    /// The same without waiting.
+    /// Like `get_many`, without waiting.
     fn try_get_many(&self, most: usize) -> Fallible<Result<Self::Many<'_>, Nothing>>;
-    /// The same, to be polled by hand.
+    /// Like `get_many`, to be polled by hand.
     fn getting_many(&self, most: usize) -> Polled<'_, Option<Self::Many<'_>>>;
     /// `done` by key; whether the key was held.
     fn done(&self, key: &Key) -> Fallible<bool>;
@@ -616,7 +615,7 @@ pub trait Many<'q>: Sized + Send + 'q {
     fn nexting(self, most: usize) -> Polled<'q, Option<Self>>;
 }
 
-/// What an engine answered.
+/// Unwraps the answer of an engine.
 ///
 /// # Panics
 ///

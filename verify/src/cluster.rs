@@ -146,7 +146,7 @@ case $with in disk=*) umount "$folder" ;; esac
 rm -rf "$folder" "$folder.log"
 "#;
 
-/// What else a server has.
+/// Additional parts of a server.
 #[derive(Debug, Clone, Copy)]
 pub enum With {
     /// Nothing.
@@ -226,7 +226,7 @@ impl Cluster {
         Self::start_with(configuration, With::Nothing)
     }
 
-    /// The same, with more. `None` as well where that cannot be had.
+    /// Starts a server with additional parts. `None` if one of them is not available.
     ///
     /// # Panics
     ///
@@ -352,7 +352,7 @@ impl Cluster {
         program
     }
 
-    /// What psql prints for this, without headers.
+    /// Output of psql for this statement, without headers.
     ///
     /// # Panics
     ///

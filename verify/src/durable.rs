@@ -140,7 +140,7 @@ fn failed(error: &impl fmt::Display) -> Failed {
     Failed(error.to_string())
 }
 
-/// What the suite asks for that a durable queue does not have.
+/// Panics for a feature of the suite that a durable queue does not have.
 fn lacks<T>(what: &str) -> Fallible<T> {
     Err(Failed(format!("a durable queue has no {what}")))
 }

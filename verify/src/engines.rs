@@ -20,7 +20,7 @@ pub trait Engine: Default {
 
     /// Opens the queue as the next process does. Whoever had it before has let go of it.
     fn open(&self) -> Self::Queue;
-    /// What is known of a key.
+    /// State of a key.
     fn state(queue: &Self::Queue, key: &str) -> Option<State>;
     /// Whether there was something.
     fn cancel(queue: &Self::Queue, key: &str) -> bool;
@@ -40,7 +40,7 @@ pub fn group(key: &str) -> String {
     key.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// What an engine knows of a key.
+/// State of a key, as an engine knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     pub ready: bool,
@@ -49,13 +49,13 @@ pub struct State {
     /// In how long its timer is due.
     pub due_in: Option<Duration>,
     pub failures: u32,
-    /// What its next run is, counted from 1.
+    /// The attempt of its next run, counted from 1.
     pub attempt: u32,
     pub priority: i16,
 }
 
 impl State {
-    /// What this queue in memory knows of a key.
+    /// State of a key in this queue in memory.
     pub fn of(queue: &impl Source, known: &KeyState) -> Self {
         let KeyState { ready, held, dirty, waiting_until, failures, attempt, priority, .. } = *known;
         let now = queue.front().clock().now();
@@ -64,7 +64,7 @@ impl State {
     }
 }
 
-/// What a run saw.
+/// Observations of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Saw {
     key: String,
@@ -114,7 +114,7 @@ impl Work {
         Self { worker: worker.expect("threads"), saw }
     }
 
-    /// What the next run saw.
+    /// Runs the next key, and returns its observations.
     fn next(&self) -> Saw {
         self.saw.recv_timeout(LONG).expect("a run")
     }

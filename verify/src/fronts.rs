@@ -36,11 +36,11 @@ pub trait Manner: Clone + Send + Sync + 'static {
     fn op<T, E>(op: Op<T, E>) -> Result<T, E>;
     /// Waits for a drain.
     fn drain(drain: Drain<'_, Key, Value>) -> requeue::Drained;
-    /// What a guard of this front is like.
+    /// Converts a guard to this front's form.
     fn guard<'q>(item: Item<'q, Key, Value>) -> Item<'q, Key, Value> {
         item
     }
-    /// What the guards of this front are like.
+    /// Converts guards to this front's form.
     fn guards<'q>(items: Items<'q, Key, Value>) -> Items<'q, Key, Value> {
         items
     }
@@ -208,7 +208,7 @@ impl ReadyOrder<Key> for Ordered {
     }
 }
 
-/// What `get` hands out, waited for in manner `M`.
+/// Guard returned by `get`, waited for in manner `M`.
 pub struct Guard<'q, M>(Item<'q, Key, Value>, PhantomData<M>);
 
 impl<M> fmt::Debug for Guard<'_, M> {
@@ -221,7 +221,7 @@ pub(crate) fn guard<'q, M: Manner>(item: Item<'q, Key, Value>) -> Guard<'q, M> {
     Guard(M::guard(item), PhantomData)
 }
 
-/// What a get of several keys hands out, waited for in manner `M`.
+/// Guards returned by a get of several keys, waited for in manner `M`.
 pub struct Guards<'q, M>(Items<'q, Key, Value>, PhantomData<M>);
 
 impl<M> fmt::Debug for Guards<'_, M> {
@@ -253,7 +253,7 @@ impl<M> Front<M> {
     }
 }
 
-/// What a trigger asks for, in the library's words.
+/// Converts a trigger's options to the library's type.
 pub(crate) fn how(when: When, value: Option<Value>, priority: i16, debounce: Option<Debounce>) -> Add<Value> {
     let (plain, said) = when.parts();
     let how = match plain {
@@ -269,7 +269,7 @@ pub(crate) fn how(when: When, value: Option<Value>, priority: i16, debounce: Opt
     value.into_iter().fold(how, Add::value)
 }
 
-/// What a trigger does in a back-off, in the library's words.
+/// Converts the option for a back-off to the library's type.
 pub(crate) fn in_backoff(said: InBackoff) -> requeue::InBackoff {
     match said {
         InBackoff::Run => requeue::InBackoff::Run,

@@ -1,5 +1,5 @@
-//! What is handed into a queue under test and watches it from outside: a clock
-//! that counts, limiters that record, a metrics sink that remembers.
+//! Observers passed into a queue under test: a clock that counts, limiters that record, a metrics sink that
+//! remembers.
 
 use crate::probe::{Hook, Key};
 use requeue::{Alarm, Clock, FakeClock, Gauges, Instant, Metrics, Parker, RateLimiter, ReadGauges, RunEnd};
@@ -52,7 +52,7 @@ impl TestClock {
     pub fn drift(&self, step: Duration) {
         self.drift.store(u64::try_from(step.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
-    /// What runs inside of each reading.
+    /// Hook that runs inside each reading.
     #[must_use]
     pub fn on_read(&self) -> &Hook {
         &self.on_read
@@ -164,7 +164,7 @@ impl RateLimiter<Key> for Scripted {
     }
 }
 
-/// What a [`Metered`] sink was told, added up.
+/// Totals of the calls to a [`Metered`] sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Keys that became ready or dirty.

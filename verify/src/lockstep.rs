@@ -32,7 +32,7 @@ pub const KEYS: u64 = 4;
 pub enum Op {
     /// A trigger.
     Trigger(Wish),
-    /// So many of these triggers at once.
+    /// The first of these triggers, as a batch of this number.
     TriggerMany([Wish; BATCH], usize),
     /// `add` by reference.
     AddRef(u64),
@@ -153,12 +153,12 @@ pub enum WordMany {
     Drop,
     /// Each goes on by itself.
     Singles,
-    /// So many go on by themselves, the others are dropped.
+    /// The first items of this number go on by themselves, the others are dropped.
     Some(usize),
     /// Done and get the next, so many at once, which leaves if there are none.
     Next(usize),
-    /// So many are taken out, and then a panic unwinds through the iterator; through the
-    /// batch itself if none is taken out.
+    /// Items of this number are taken out, and then a panic unwinds through the iterator; through the batch
+    /// itself if none is taken out.
     Unwind(usize),
 }
 
@@ -173,11 +173,11 @@ pub struct Setup {
     pub absorbed: bool,
     /// A dropped guard retries.
     pub unfinished_retries: bool,
-    /// What triggers do in a back-off that say nothing else.
+    /// Default behaviour of triggers in a back-off.
     pub in_backoff: InBackoff,
     /// How triggers for now are debounced.
     pub debounce: Option<Debounce>,
-    /// So many keys are known at most.
+    /// Maximum number of known keys.
     pub bound: Option<usize>,
     /// The oldest makes room for another.
     pub drop_oldest: bool,
@@ -373,7 +373,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         self.holding(self.setup.unfinished_retries)
     }
 
-    /// What a look would find now, without one.
+    /// The state that a look would find now, without looking.
     fn peek(&self) -> Model {
         let mut model = self.model.clone();
         model.look(self.clock.at().as_nanos());
@@ -673,7 +673,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
-    /// The same keys made room.
+    /// Checks that both dropped the same keys for room.
     fn same_dropped(&mut self) {
         let mut told = self.dropped.lock().expect("nobody panicked");
         let told: Vec<_> = told.drain(..).map(|(key, value)| (key, items(value.as_ref()))).collect();
@@ -898,7 +898,7 @@ impl<A: Adapter> Step<'_, A> {
         assert_eq!(self.q.take_unfinished(), expected, "the list of unfinished keys");
     }
 
-    /// Who waits, and has something to be woken for, was woken.
+    /// Checks that each waiter with a reason to be woken was woken.
     fn wakes(&mut self) {
         let (ready, over) = {
             let model = self.peek();
@@ -1019,7 +1019,7 @@ impl<A: Adapter> Step<'_, A> {
     }
 }
 
-/// What the model says to a trigger.
+/// The model's answer to a trigger.
 fn expect(model: &mut Model, wish: Wish, value: Option<u32>) -> Result<model::Added, model::Refused> {
     let Wish { key, when, priority, .. } = wish;
     let (plain, said) = when.parts();

@@ -30,7 +30,7 @@ struct Inner {
     /// Keys grow old, or there is a rate, so that every call reads the clock.
     ages: bool,
     dropped: Option<Dropped>,
-    /// Those who wait for room, by the order in which they began to.
+    /// Callers that wait for room, in the order in which they began.
     adders: Mutex<BTreeSet<u64>>,
 }
 
@@ -64,7 +64,7 @@ impl Inner {
         )
     }
 
-    /// The same for a call that is no look. `reads`: it reads the clock for a delay.
+    /// Holds the lock for a call that is not a look. `reads`: it reads the clock for a delay.
     fn hold<T>(&self, reads: bool, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
         let reading = (reads || self.ages).then(|| self.clock.now());
         self.step(
@@ -168,7 +168,7 @@ impl Drop for Hand<'_> {
     }
 }
 
-/// What a trigger asks for.
+/// The options of a trigger.
 #[derive(Clone, Copy)]
 struct Asks {
     when: When,
@@ -187,7 +187,7 @@ fn trigger(said: Said) -> (u32, Asks, Trigger<Key, Value>) {
     (hash(&key), asks, Trigger::new(key, value).priority(priority))
 }
 
-/// What a trigger asks for, in the state machine's words.
+/// Converts a trigger's delay to the state machine's type.
 fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
     match when.parts().0 {
         When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),

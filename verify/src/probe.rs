@@ -53,12 +53,11 @@ impl Hook {
     }
 }
 
-/// What a poisoned hook panics with.
+/// Panic message of a poisoned hook.
 pub const POISONED: &str = "users' code panics here";
 
-/// What users' code does at each moment in the life of a [`Key`] or [`Value`].
-/// It belongs to the one key or value that it was given to and to its clones,
-/// not to others that are equal.
+/// Hooks at each moment in the life of a [`Key`] or [`Value`], as user code. They belong to one key or value
+/// and its clones, not to others that are equal.
 #[derive(Default)]
 pub struct Probe {
     /// The key is hashed.
@@ -89,7 +88,7 @@ impl fmt::Debug for Probe {
 
 /// The key of every queue under test: a number, and perhaps a probe.
 pub struct Key {
-    /// What is hashed and compared.
+    /// The part that is hashed and compared.
     pub id: u64,
     probe: Option<Arc<Probe>>,
 }
@@ -155,7 +154,7 @@ impl Drop for Key {
 /// were merged, and perhaps a probe.
 #[derive(Default)]
 pub struct Value {
-    /// What was merged, older first.
+    /// The merged values, older first.
     pub items: Vec<u32>,
     probe: Option<Arc<Probe>>,
 }

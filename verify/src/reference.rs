@@ -603,7 +603,7 @@ pub(crate) fn debounce(debounce: requeue::Debounce) -> model::Debounce {
     model::Debounce { quiet, max, leading: debounce.is_leading() }
 }
 
-/// What a trigger does in a back-off, in the model's words.
+/// Converts a rate to the model's type.
 pub(crate) fn rate(Rate { keys, nanos, burst }: Rate) -> model::Rate {
     model::Rate { keys, nanos, burst }
 }

@@ -92,7 +92,7 @@ fn b5_a_reset_is_heard_although_the_key_was_published() {
     assert_eq!(item.retry().unwrap(), Duration::ZERO);
 }
 
-/// What a random sequence of calls makes of a queue.
+/// State of a queue after a random sequence of calls.
 fn history<K>(in_backoff: InBackoff, seed: u64, key: impl Fn(u64) -> K) -> Vec<String>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,

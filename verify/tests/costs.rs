@@ -1,6 +1,5 @@
-//! What each call costs: locks taken, keys looked up, readings of the clock and
-//! allocations, to the last one. Time is not among them, so that this says the
-//! same on every machine, and nothing slips in for being only a little dearer.
+//! Costs of each call: locks taken, keys looked up, readings of the clock and allocations, exactly. Time is
+//! not measured, so the result is the same on every machine, and even a small increase is noticed.
 //!
 //! Built with `--cfg requeue_counted`, which puts the counters into the library:
 //! run `verify/costs.sh`. A binary of its own, for it counts allocations.

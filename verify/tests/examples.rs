@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What begins the definition of an item, behind `pub`.
+/// Words that begin the definition of an item, after `pub`.
 const KINDS: [&str; 9] =
     ["fn ", "const fn ", "async fn ", "struct ", "enum ", "trait ", "type ", "const ", "static "];
 
-/// What stands in where there is no Linux answers for nothing but that, and its example
-/// would not run where we can see it.
+/// The stub for other systems than Linux is only an error, and its example would not run where we test.
 const ELSEWHERE: &str = "#[cfg(not(any(target_os = \"linux\"";
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {

@@ -211,7 +211,7 @@ fn b3_nothing_is_kept_of_a_group_without_known_keys() {
     assert_eq!(groups(), 0);
 }
 
-/// So many keys a queue must know for it to ask for the group of a key that may be known.
+/// Number of keys a queue must know before it asks for the group of a key that may be known.
 const MANY: u64 = 20_000;
 
 /// A queue that knows many keys which are not ready, of groups that nobody else is in.

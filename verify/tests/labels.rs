@@ -3,7 +3,7 @@
 use requeue::{BuildError, Metrics, ReadGauges, WorkQueue};
 use std::sync::{Arc, Mutex, Weak};
 
-/// What a sink was told, in order.
+/// Calls to a sink, in order.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 

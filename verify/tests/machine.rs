@@ -1,4 +1,4 @@
-//! What can be said of the state machine alone.
+//! Tests of the state machine alone.
 
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Only, Policy, Trigger};
 use std::time::Duration;

@@ -104,7 +104,7 @@ fn waiters() -> impl Strategy<Value = Waiters> {
     prop_oneof![Just(Waiters::Drop), Just(Waiters::RunNow), Just(Waiters::Wait), Just(Waiters::Retries)]
 }
 
-/// What ends the queue: seldom, for afterwards little happens.
+/// Calls that end the queue: rare, because afterwards little happens.
 fn end() -> impl Strategy<Value = Op> {
     prop_oneof![
         1 => Just(Op::Close),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What imports what.
+/// Imports of each module.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn sources(dir: &Path, into: &mut Vec<PathBuf>) {

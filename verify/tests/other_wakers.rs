@@ -1,5 +1,5 @@
-//! What is polled with one waker and then with another: a future that moved to another
-//! task, say. Whatever it waits for wakes the waker of its last poll.
+//! Polls with one waker and then another, as when a future moves to another task: the waker of the last poll
+//! is woken.
 
 use requeue::{FakeClock, Run, WaitingKeys, WorkQueue, Worker, WorkerTask};
 use requeue_verify::wake::Count;

@@ -1,4 +1,4 @@
-//! What a crate on crates.io must have beside its sources.
+//! Files that a crate on crates.io must have beside its sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};

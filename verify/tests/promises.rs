@@ -21,8 +21,7 @@ fn read(file: &Path) -> String {
     fs::read_to_string(file).expect("a file of this crate")
 }
 
-/// What stands between `before` and the next `after` in each line that begins
-/// with `before`.
+/// The text between `before` and the next `after` in each line that begins with `before`.
 fn names(text: &str, before: &str, after: &str) -> Vec<String> {
     let named = text.lines().filter_map(|line| line.trim_start().strip_prefix(before)?.split_once(after));
     named.map(|(name, _)| name.to_owned()).collect()
@@ -326,7 +325,7 @@ fn requeue_depends_on_exactly_its_core() {
     assert!(core.contains(&format!("version = \"={version}\"")), "{core}");
 }
 
-/// What only `requeue` may call is its own business, and may change with any version.
+/// Items that only `requeue` may call are internal, and may change with any version.
 #[test]
 fn what_only_requeue_may_call_is_hidden_from_the_documentation_of_its_core() {
     let sources: String = rust_files("crates/requeue-core/src").iter().map(|path| repository(path)).collect();

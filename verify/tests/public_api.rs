@@ -86,7 +86,7 @@ fn is_for_users(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// What stands before an item and matters to its users.
+/// The parts before an item that matter to its users.
 fn marks(attributes: &[Attribute]) -> String {
     let mut marks = String::new();
     for attribute in attributes {

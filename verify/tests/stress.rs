@@ -141,7 +141,7 @@ fn some_queue(random: &mut Random) -> WorkQueue<u64> {
     WorkQueue::builder().group_by_with(move |key: &u64| key % groups, rules).build().expect("a queue")
 }
 
-/// What producers write, what handlers see, and who holds what.
+/// Shared state of producers and handlers: written values, seen values, and holders.
 struct Board {
     /// Of each producer and key, what was written last.
     written: Vec<Vec<AtomicU64>>,

@@ -1,4 +1,4 @@
-//! What a key, a value and a hasher must be, and no more.
+//! The bounds on keys, values and hashers: these and no more.
 
 use requeue::{Clock, FakeClock, Item, Unfinished, WorkQueue};
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! The same of batches, apart: see `paths.rs`.
+//! Instruction counts of batches, in a file of their own: see `paths.rs`.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]

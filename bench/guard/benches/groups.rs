@@ -1,4 +1,4 @@
-//! The same of queues with groups; apart: see `paths.rs`.
+//! Instruction counts of queues with groups, in a file of their own: see `paths.rs`.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]
@@ -19,7 +19,7 @@ fn groups() -> Rig<u64> {
     rig_of(number, |builder| builder.group_by(group))
 }
 
-/// The same with ten thousand keys that are ready.
+/// A rig with ten thousand ready keys.
 fn pending() -> Rig<u64> {
     let rig = groups();
     for i in 0..10_000 {

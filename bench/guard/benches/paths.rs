@@ -17,7 +17,7 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// The same with ten thousand keys that are ready.
+/// A rig with ten thousand ready keys.
 fn pending<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
     let rig = rig(key);
     for i in 0..10_000 {
@@ -26,8 +26,7 @@ fn pending<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) ->
     rig
 }
 
-/// The same with a hundred keys that are ready, and those as the keys, again and
-/// again.
+/// A rig with a hundred ready keys, which are added again and again.
 fn redundant<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
     let Rig { q, .. } = rig(key);
     for i in 0..100 {
@@ -42,7 +41,7 @@ fn delay(i: usize) -> Duration {
     Duration::from_nanos(1_000_000_000 + number(i) % 2_000_000_000)
 }
 
-/// The same with ten thousand keys that wait, and delays for the others.
+/// A rig with ten thousand waiting keys, and delays for further ones.
 fn waiting() -> (Rig<u64>, Vec<Duration>) {
     let rig = rig(number);
     for i in 0..10_000 {

@@ -1,4 +1,4 @@
-//! The same of queues with priorities, of which there are a hundred; apart: see `paths.rs`.
+//! Instruction counts of queues with a hundred priorities, in a file of their own: see `paths.rs`.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]
@@ -20,7 +20,7 @@ fn level(i: usize) -> i16 {
     (i * 37 % 100) as i16 - 50
 }
 
-/// The same with ten thousand keys that are ready.
+/// A rig with ten thousand ready keys.
 fn pending() -> Rig<u64> {
     let rig = levels();
     for i in 0..10_000 {

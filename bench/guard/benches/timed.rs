@@ -1,4 +1,5 @@
-//! The same of queues to which time matters, by the system's clock; apart: see `paths.rs`.
+//! Instruction counts of queues that read the time, by the system's clock; in a file of their own: see
+//! `paths.rs`.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]

@@ -16,7 +16,7 @@ pub type Figures = BTreeMap<String, f64>;
 /// Figures by compiler.
 pub type Baseline = BTreeMap<String, Figures>;
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug)]
 pub struct Verdict {
     /// The table, and below it what is to be said of it.

@@ -1,4 +1,4 @@
-//! What requeue-postgres does on a server: a JSON line for each figure.
+//! Measures requeue-postgres on a server: one JSON line per figure.
 //!
 //! `requeue-postgres-bench CONNECT FIGURE ...`: see [`main`].
 
@@ -46,7 +46,7 @@ fn main() -> Res {
     }
 }
 
-/// As objects of a cluster are called.
+/// A key in the form of a cluster's object name.
 fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }

@@ -1,5 +1,5 @@
-//! What the queue does with three adds of a key, two during its run, the end of a run whose lease is over, and two transactions
-//! that trigger the same keys in opposite order.
+//! The queue's behaviour with three adds of a key, two during its run, the end of a run whose lease is over,
+//! and two transactions that trigger the same keys in opposite order.
 
 use crate::Res;
 use requeue::engine::Status;

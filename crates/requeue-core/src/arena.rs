@@ -1,7 +1,7 @@
-//! Where the keys live: chunks of slots whose addresses never change, so that a
-//! guard can lend `&K` while the state machine works under the lock.
+//! The arena of keys: chunks of slots whose addresses never change, so that a guard can lend `&K` while the
+//! state machine works under the lock.
 //!
-//! Most `unsafe` code is here; the rest is in `prefetch.rs` and `bytes.rs`. What makes it sound:
+//! Most `unsafe` code is here; the rest is in `prefetch.rs` and `bytes.rs`. It is sound for these reasons:
 //!
 //! 1. A chunk is one heap allocation of [`CHUNK`] slots, reached through a raw
 //!    pointer only, so moving the `Arena` moves no slot and asserts nothing
@@ -15,11 +15,11 @@
 //! 4. `remove` refuses a slot that is lent (`LENT`; with `MORE`, `extra` counts what goes
 //!    beyond the first loan, and ends the process before it would wrap), and a chunk is freed only when
 //!    no slot of it is occupied. So a `KeyRef` always points at an initialised key.
-//! 5. A `KeyRef` can be made by `lend` and `lend_in_place` only and is neither `Copy` nor `Clone`;
-//!    `give_back` consumes it. One that is forgotten leaves its slot lent for
-//!    ever, and `Drop` of the arena leaves the chunks of lent slots alone.
-//! 6. A [`Vacant`] slot counts as used by its chunk, so the chunk stays until the slot is filled or
-//!    given back. It is made by `next_slot` and `take_out` for the arena that it is of, and is neither `Copy` nor
+//! 5. A `KeyRef` is made only by `lend` and `lend_in_place` and is neither `Copy` nor `Clone`; `give_back`
+//!    consumes it. A forgotten one leaves its slot lent for ever, and `Drop` of the arena does not free the
+//!    chunks of lent slots.
+//! 6. A [`Vacant`] slot counts as used by its chunk, so the chunk stays until the slot is filled or given
+//!    back. It is made by `next_slot` and `take_out`, belongs to that arena, and is neither `Copy` nor
 //!    `Clone`.
 //! 7. Shared references to a key may be used on two threads at once (a holder
 //!    reads it while a lookup under the lock compares it), hence `K: Sync` for
@@ -39,7 +39,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-/// Slots in a chunk.
+/// Slots per chunk.
 pub(crate) const CHUNK: usize = 256;
 const WORDS: usize = CHUNK / 64;
 
@@ -49,16 +49,15 @@ const OCCUPIED: u32 = 1 << 31;
 const LENT: u32 = 1 << 30;
 /// More than one is out: `extra` says how many more. Only with `LENT`.
 const MORE: u32 = 1 << 29;
-/// What the slot remembers of its place in the ready line: `IN_LINE` and above that, in
-/// the other bits, the last bits of its block's number. None of them while it stands in no
-/// line.
+/// The slot's place in the ready line: `IN_LINE`, and above it the last bits of its block's number. All zero
+/// while the slot is in no line.
 const PLACE: u32 = (MORE - 1) & !FLAGS;
 const IN_LINE: u32 = FLAGS + 1;
 const BLOCK_BIT: u32 = IN_LINE.trailing_zeros() + 1;
-/// What is left of the word for the state machine.
+/// The bits of the word that belong to the state machine.
 pub(crate) const FLAGS: u32 = (1 << 14) - 1;
 
-/// The place of who stands in the block with this number.
+/// The place of a slot in the block with this number.
 #[inline]
 fn place_bits(block: u32) -> u32 {
     IN_LINE | (block << BLOCK_BIT & PLACE)
@@ -72,13 +71,13 @@ struct Slot<K> {
 }
 
 struct Chunk<K> {
-    /// `CHUNK` slots, owned by the arena; `None` while nobody needs them.
+    /// `CHUNK` slots, owned by the arena; `None` while they are not needed.
     slots: Option<NonNull<Slot<K>>>,
-    /// How many of them are occupied.
+    /// Number of occupied slots.
     used: u32,
 }
 
-/// A slot without a key that nobody else gets.
+/// A slot without a key, reserved for one caller.
 pub(crate) struct Vacant<K> {
     no: u32,
     slot: NonNull<Slot<K>>,
@@ -91,8 +90,7 @@ impl<K> Vacant<K> {
     }
 }
 
-/// A slot's number, and beside it what the state machine keeps of a run, in one word: a loan then carries
-/// both at no cost.
+/// A slot's number and the state machine's mark for a run, in one word: a loan carries both at no cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marked(u64);
 
@@ -102,14 +100,14 @@ impl Marked {
         Self(u64::from(slot) | u64::from(mark as u16) << 32)
     }
 
-    /// The same with the number of the key's group, if it fits.
+    /// Adds the number of the key's group, if it fits.
     #[inline]
     pub(crate) fn in_group(self, group: u32) -> Self {
         let group = if group < u32::from(u16::MAX) { u64::from(group) + 1 } else { 0 };
         Self(self.0 | group << 48)
     }
 
-    /// The number that [`in_group`](Self::in_group) was given, if it did fit.
+    /// The number given to [`in_group`](Self::in_group), if it fitted.
     #[inline]
     pub(crate) fn group(self) -> Option<u32> {
         ((self.0 >> 48) as u32).checked_sub(1)
@@ -134,10 +132,10 @@ impl From<u32> for Marked {
     }
 }
 
-/// A loan of a key: as long as it exists the key stays where it is.
+/// A loan of a key: the key stays in place as long as it exists.
 ///
-/// Made by handing a key out, and to be given back to the same state machine;
-/// one that is dropped instead keeps the key's memory for good.
+/// It is made by handing a key out, and must be given back to that state machine. If it is dropped instead,
+/// the key's memory is never freed.
 ///
 /// ```
 /// # use requeue_core::KeyRef;
@@ -179,12 +177,12 @@ impl<K> KeyRef<K> {
         self.at.slot()
     }
 
-    /// What [`lend`](Arena::lend) was given with it.
+    /// The mark given to [`lend`](Arena::lend).
     pub(crate) fn mark(&self) -> i16 {
         self.at.mark()
     }
 
-    /// The same: the number of the key's group, if it is known without a look.
+    /// The number of the key's group, if it is known without a lookup.
     pub(crate) fn group(&self) -> Option<u32> {
         self.at.group()
     }
@@ -196,7 +194,7 @@ impl<K> fmt::Debug for KeyRef<K> {
     }
 }
 
-/// What [`Arena::remove`] took out.
+/// Result of [`Arena::remove`].
 pub(crate) struct Removed<K> {
     pub(crate) slot: u32,
     pub(crate) key: K,
@@ -209,23 +207,22 @@ pub(crate) struct Removed<K> {
 pub(crate) struct Arena<K> {
     chunks: Vec<Chunk<K>>,
     len: usize,
-    /// The slot that was freed last, if it was not used again, in case the next
-    /// key comes at once: it counts as used until another takes its place.
+    /// The slot freed last, if it was not reused, in case the next key comes at once. It counts as used until
+    /// another replaces it.
     spare: Option<Vacant<K>>,
-    /// Whether a chunk without keys is kept: if it is small.
+    /// Whether an empty chunk is kept: if it is small.
     keeps: bool,
-    /// Loans beyond the first, by slot: there are some only after a run was
-    /// ended under its guard.
+    /// Loans beyond the first, by slot. They exist only after a run was ended under its guard.
     extra: BTreeMap<u32, u32>,
-    /// For each chunk a bit for each of its slots, set while the slot is free.
+    /// One bit per slot of each chunk, set while the slot is free.
     free: Vec<[u64; WORDS]>,
-    /// A bit for each chunk, set while a slot of it may be free (also for chunks that are not there, and for some
+    /// One bit per chunk, set while a slot of it may be free (also for chunks that do not exist, and some
     /// beyond the last).
     vacant: Vec<u64>,
-    /// No word of `vacant` before this one has a bit set.
+    /// Index of the first word of `vacant` that may have a bit set.
     first_vacant: usize,
-    /// Chunks that are there without a key. One is kept if it is small, so that a queue whose size
-    /// goes up and down around a multiple of 256 does not allocate with every key.
+    /// Number of chunks without a key. One is kept if it is small, so that a queue whose size varies around a
+    /// multiple of 256 does not allocate with every key.
     empty_chunks: u32,
 }
 
@@ -239,8 +236,7 @@ impl<K> Arena<K> {
         Err(_) => panic!("a key type this large cannot be stored 256 at a time"),
     };
 
-    /// An arena that keeps an empty chunk, if one with all that stands beside
-    /// it is no larger than `keep` bytes.
+    /// An arena that keeps an empty chunk if the chunk and its side data take at most `keep` bytes.
     pub(crate) const fn new(keep: usize) -> Self {
         Self {
             keeps: Self::LAYOUT.size() <= keep,
@@ -255,12 +251,12 @@ impl<K> Arena<K> {
         }
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many slots there are room for: every slot's number is below it.
+    /// Upper bound of slot numbers: the number of slots there is room for.
     pub(crate) fn slots(&self) -> u32 {
         (self.chunks.len() * CHUNK) as u32
     }
@@ -283,8 +279,8 @@ impl<K> Arena<K> {
         }
     }
 
-    /// A free slot, which [`fill`](Self::fill) is called for next: the one that was freed just
-    /// now, else one of the lowest chunk that has any, so that the higher ones empty.
+    /// A free slot, to be passed to [`fill`](Self::fill): the one freed last, or one of the lowest chunk that
+    /// has any, so that the higher ones empty.
     #[inline(always)]
     pub(crate) fn next_slot(&mut self) -> Vacant<K> {
         match self.spare.take() {
@@ -293,8 +289,8 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Stores a key in a slot of [`next_slot`](Self::next_slot), with its place in the ready
-    /// line if it stands there.
+    /// Stores a key in a slot of [`next_slot`](Self::next_slot), with its place in the ready line if it has
+    /// one.
     #[inline(always)]
     #[expect(clippy::needless_pass_by_value, reason = "a slot that is filled is not vacant any more")]
     pub(crate) fn fill(&mut self, vacant: Vacant<K>, key: K, hash: u32, flags: u32, place: Option<u32>) {
@@ -310,7 +306,7 @@ impl<K> Arena<K> {
         self.len += 1;
     }
 
-    /// Stores a key that stands in no line; returns its slot.
+    /// Stores a key that is in no line. Returns its slot.
     pub(crate) fn insert(&mut self, key: K, hash: u32, flags: u32) -> u32 {
         let vacant = self.next_slot();
         let slot = vacant.no();
@@ -318,17 +314,17 @@ impl<K> Arena<K> {
         slot
     }
 
-    /// Takes a free slot from the lowest chunk that has one. A function of its own, because that saves an add of a
-    /// plain queue 3 instructions.
+    /// Takes a free slot from the lowest chunk that has one. Separate function: saves an add of a plain queue
+    /// 3 instructions.
     #[inline(never)]
     fn free_slot(&mut self) -> Vacant<K> {
         let chunk_no = self.vacant_chunk();
         self.take_from(chunk_no)
     }
 
-    /// As [`next_slot`](Self::next_slot), but one of this chunk, whose number may be any, so that the keys of one
-    /// caller stand side by side. If it has none the caller goes on in another chunk, a new one if at least half of
-    /// all slots are taken.
+    /// Like [`next_slot`](Self::next_slot), but from this chunk, whose number may be any, so that the keys of
+    /// one caller are adjacent. If it has none the caller continues in another chunk, a new one if at least
+    /// half of all slots are taken.
     #[inline]
     pub(crate) fn next_slot_in(&mut self, chunk: &mut u32) -> Vacant<K> {
         let chunk_no = *chunk as usize;
@@ -438,7 +434,7 @@ impl<K> Arena<K> {
         unsafe { (*s.key.get()).assume_init_ref() }
     }
 
-    /// Whether the slot has this hash and a key that `is_it` recognises.
+    /// Whether the slot has this hash and a key that `is_it` accepts.
     #[inline]
     pub(crate) fn matches(&self, slot: u32, hash: u32, is_it: impl FnOnce(&K) -> bool) -> bool {
         let s = self.occupied(slot);
@@ -451,13 +447,13 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & FLAGS
     }
 
-    /// The flags of a slot number that may be anything; `None` if no key is there.
+    /// The flags at any slot number; `None` if no key is there.
     pub(crate) fn flags_if_occupied(&self, slot: u32) -> Option<u32> {
         let word = self.slot(slot)?.word.get();
         (word & OCCUPIED != 0).then_some(word & FLAGS)
     }
 
-    /// The hash at a slot number that may be anything; `None` if no key is there.
+    /// The hash at any slot number; `None` if no key is there.
     #[inline]
     pub(crate) fn hash_if_occupied(&self, slot: u32) -> Option<u32> {
         let slot = self.slot(slot)?;
@@ -470,9 +466,8 @@ impl<K> Arena<K> {
         word.set((word.get() & !FLAGS) | (flags & FLAGS));
     }
 
-    /// Lends the key, which has been taken out of the line: its address stays until the loan
-    /// is given back. Its flags become what `change` makes of them; returns what they were. The
-    /// loan keeps the mark.
+    /// Lends a key that has left the line: its address stays until the loan is given back. `change` computes
+    /// its new flags; returns the old ones. The loan keeps the mark.
     #[inline(always)]
     pub(crate) fn lend(&mut self, at: Marked, change: impl FnOnce(u32) -> u32) -> (KeyRef<K>, u32) {
         let slot = at.slot();
@@ -489,7 +484,7 @@ impl<K> Arena<K> {
         (KeyRef { key, at }, word & FLAGS)
     }
 
-    /// Lends the key of an occupied slot, which stays what it is and where it stands.
+    /// Lends the key of an occupied slot, without changing its state.
     pub(crate) fn lend_in_place(&mut self, slot: u32) -> KeyRef<K> {
         let s = self.occupied(slot);
         let word = s.word.get();
@@ -504,7 +499,7 @@ impl<K> Arena<K> {
         KeyRef { key, at: slot.into() }
     }
 
-    /// Whether no slot from this one to the end of its chunk holds a key.
+    /// Whether the slots from this one to the end of its chunk hold no key.
     pub(crate) fn is_chunk_empty(&self, slot: u32) -> bool {
         self.chunks.get(slot as usize / CHUNK).is_none_or(|chunk| chunk.slots.is_none())
     }
@@ -514,8 +509,7 @@ impl<K> Arena<K> {
         self.occupied(slot).word.get() & LENT != 0
     }
 
-    /// The slot that a loan is of. One of another arena is refused: its key
-    /// stays lent there.
+    /// The slot of a loan. A loan of another arena is refused: its key stays lent there.
     #[inline(always)]
     fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
         match self.slot(loan.slot()) {
@@ -525,12 +519,12 @@ impl<K> Arena<K> {
         }
     }
 
-    /// Asserts that a loan is one of this arena's.
+    /// Asserts that a loan belongs to this arena.
     pub(crate) fn check(&self, loan: &KeyRef<K>) {
         self.lent(loan);
     }
 
-    /// Ends a loan; returns the flags.
+    /// Ends a loan. Returns the flags.
     #[inline]
     #[expect(clippy::needless_pass_by_value, reason = "a loan that is given back is gone")]
     pub(crate) fn give_back(&mut self, loan: KeyRef<K>) -> u32 {
@@ -548,9 +542,8 @@ impl<K> Arena<K> {
         word & FLAGS
     }
 
-    /// Ends a loan and takes the key out at once, if the key's flags are just
-    /// `flags` and nobody else borrows it; else nothing has changed. What has the loan is dropped where it stands, so
-    /// that it need not be moved.
+    /// Ends a loan and removes the key at once, if the key's flags equal `flags` and there is no other loan;
+    /// otherwise nothing changes. The owner of the loan is dropped in place, so that it need not be moved.
     #[inline(always)]
     pub(crate) fn give_back_and_remove<L>(
         &mut self,
@@ -568,7 +561,7 @@ impl<K> Arena<K> {
         Some(self.take_out(vacant))
     }
 
-    /// Takes the key out; `None` while it is lent.
+    /// Removes the key; `None` while it is lent.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Removed<K>> {
         let s = self.occupied(slot);
@@ -576,7 +569,7 @@ impl<K> Arena<K> {
         (!is_lent).then(|| self.take_out(vacant))
     }
 
-    /// Moves the key of an occupied slot out, to which no reference is left, so that the slot is vacant.
+    /// Moves the key out of an occupied slot without references, and makes the slot vacant.
     #[inline(always)]
     fn take_out(&mut self, vacant: Vacant<K>) -> Removed<K> {
         let slot = vacant.no;
@@ -600,7 +593,7 @@ impl<K> Arena<K> {
         Removed { slot, key, hash, freed_chunk }
     }
 
-    /// Gives a slot back to its chunk; returns the chunk if that freed it.
+    /// Returns a slot to its chunk. Returns the chunk if that freed it.
     fn put_back(&mut self, slot: u32) -> Option<u32> {
         let (chunk_no, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
         self.free[chunk_no][at / 64] |= 1 << (at % 64);
@@ -638,7 +631,7 @@ impl<K> Arena<K> {
     }
 }
 
-/// A function of its own, so that what never happens costs no code where it is checked.
+/// Panics for a slot without a key. Separate function, so that the checks cost no code.
 #[cold]
 #[inline(never)]
 fn no_key(slot: u32) -> ! {

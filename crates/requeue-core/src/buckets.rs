@@ -1,28 +1,27 @@
-//! Timers by the half millisecond in which they are due, in no order within it:
-//! to set one is to write it down, and taking one away fills its place with
-//! another of its bucket.
+//! Timers in buckets of half a millisecond, unordered within a bucket: setting a timer appends it, and
+//! removing one fills its place with another of its bucket.
 //!
-//! What the buckets hold stands in one dense array of chunks, each of one bucket,
-//! linked both ways. Where a chunk becomes empty the last one of the array takes
-//! its place, so that memory goes back as timers go, whichever are left.
+//! The buckets' contents are in one dense array of chunks, each of one bucket, linked both ways. When a chunk
+//! becomes empty the last one of the array takes its place, so that memory is freed as timers go, whichever
+//! remain.
 
 use crate::heap::{Index, Node, Store, assert_places};
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// How many buckets: 4.3 seconds of them.
+/// Number of buckets: 4.3 seconds.
 pub(crate) const BUCKETS: usize = 8_192;
 /// A bucket's width, as a power of two of nanoseconds: 0.52 ms.
 const SHIFT: u32 = 19;
 
-/// Timers in a chunk: two cache lines.
+/// Timers per chunk: two cache lines.
 const CHUNK: usize = 8;
-/// Chunks in a page: the array grows a page at a time, so that it never copies.
+/// Chunks per page: the array grows a page at a time, so that it never copies.
 const PAGE: usize = 128;
 const NONE: u32 = u32::MAX;
 
-/// Which bucket an instant belongs to, counted from the origin of time.
+/// The bucket of an instant, counted from the origin of time.
 #[inline]
 pub(crate) fn bucket(due: u64) -> u64 {
     due >> SHIFT
@@ -30,8 +29,8 @@ pub(crate) fn bucket(due: u64) -> u64 {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// No timer in here is due earlier; the soonest one is due then, unless it
-    /// was taken away while there were many.
+    /// Lower bound of the timers' instants. The soonest one is due then, unless it was removed while there
+    /// were many.
     soonest: u64,
     len: u32,
     /// The chunk that is not full, or the last full one.
@@ -44,7 +43,7 @@ const EMPTY: Bucket = Bucket { soonest: u64::MAX, len: 0, last: NONE };
 #[repr(align(64))]
 struct Chunk([Node; CHUNK]);
 
-/// A chunk's neighbours in its bucket: all but the last are full.
+/// Links of a chunk in its bucket. All chunks but the last are full.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     earlier: u32,
@@ -59,15 +58,15 @@ struct Page {
 
 #[derive(Debug)]
 pub(crate) struct Buckets {
-    /// As many as there may be, or none where they are not in use.
+    /// All buckets, or none while they are not in use.
     buckets: Vec<Bucket>,
-    /// A bit for each bucket that has any.
+    /// One bit per bucket, set if the bucket has timers.
     used: Vec<u64>,
     pages: Vec<Box<Page>>,
-    /// Chunks in use: the first ones of the array.
+    /// Number of chunks in use: the first ones of the array.
     chunks: usize,
     len: usize,
-    /// What [`soonest`](Self::soonest) says.
+    /// Value of [`soonest`](Self::soonest).
     soonest: u64,
 }
 
@@ -88,7 +87,7 @@ impl Buckets {
         self.len
     }
 
-    /// Nothing in here is due earlier; `u64::MAX` where nothing is in here.
+    /// Lower bound of the timers' instants; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn soonest(&self) -> u64 {
         self.soonest
@@ -99,7 +98,7 @@ impl Buckets {
         self.used = alloc::vec![0; BUCKETS / 64];
     }
 
-    /// Frees all memory; nothing is in here.
+    /// Frees all memory. There must be no timers.
     pub(crate) fn close(&mut self) {
         debug_assert!(self.len == 0 && self.chunks == 0);
         *self = Self::new();
@@ -111,7 +110,7 @@ impl Buckets {
         &self.pages[chunk / PAGE].chunks[chunk % PAGE].0[place % CHUNK]
     }
 
-    /// One that is cheap to take away.
+    /// A timer that is cheap to remove.
     pub(crate) fn last(&self) -> Option<&Node> {
         self.chunks.checked_sub(1).map(|chunk| self.node(chunk * CHUNK))
     }
@@ -129,7 +128,7 @@ impl Buckets {
         self.put(index, chunk as usize * CHUNK + lane, node);
     }
 
-    /// Takes out what stands there; the index still says that it does.
+    /// Removes the timer at this place. Its index entry stays.
     pub(crate) fn take(&mut self, index: &mut Index, place: usize) -> Node {
         let taken = *self.node(place);
         let at = Self::at(&taken);
@@ -141,8 +140,7 @@ impl Buckets {
         taken
     }
 
-    /// Takes out one of those that are in the bucket of the soonest instant;
-    /// there is one.
+    /// Removes a timer of the soonest instant's bucket. There must be one.
     #[inline]
     pub(crate) fn take_soon(&mut self, index: &mut Index) -> Node {
         debug_assert!(self.len > 0);
@@ -158,7 +156,7 @@ impl Buckets {
         taken
     }
 
-    /// Fills `place` with the last timer of its bucket, which then has one less.
+    /// Fills `place` with the last timer of its bucket, which shrinks by one.
     #[inline]
     fn drop_last(&mut self, index: &mut Index, at: usize, place: usize) {
         let Bucket { len, last, .. } = self.buckets[at];
@@ -176,7 +174,7 @@ impl Buckets {
         }
     }
 
-    /// The soonest timer of a bucket, or its last one, has gone.
+    /// Updates `soonest` after the soonest timer of a bucket, or its last one, has gone.
     fn look_again(&mut self, at: usize) {
         let Bucket { soonest: was, len, last } = self.buckets[at];
         if len == 0 {
@@ -200,8 +198,7 @@ impl Buckets {
         }
     }
 
-    /// The first bucket from this one on that has any, all around: what is in
-    /// here is due within a round.
+    /// The first bucket from this one on that has timers, circularly: all timers are due within a round.
     fn used_from(&self, at: usize) -> Option<usize> {
         let words = self.used.len();
         let from = u64::MAX << (at % 64);
@@ -256,7 +253,7 @@ impl Buckets {
         chunk
     }
 
-    /// The last chunk of a bucket is empty; the last one of all takes its place.
+    /// Frees the last chunk of a bucket, which is empty; the array's last chunk takes its place.
     fn free_chunk(&mut self, index: &mut Index, chunk: u32) {
         let earlier = self.links(chunk).earlier;
         if earlier != NONE {

@@ -1,6 +1,7 @@
-//! Compares sixteen bytes with one, and clears one of sixteen: in one register, where the processor has one that large.
+//! Comparison of sixteen bytes with one, and clearing one of sixteen: in one register, if the processor has
+//! one that large.
 
-/// A bit for each of the bytes that is `byte`, the first one's lowest.
+/// One bit per byte that equals `byte`; the first byte has the lowest bit.
 #[inline(always)]
 pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
     let [low, high] = halves(bytes);
@@ -18,9 +19,9 @@ pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
     equal_anywhere(low, high, byte)
 }
 
-/// The same bytes with 0 at `at`, which is below 16. On x86_64 one store writes all sixteen. The next comparison loads all
-/// sixteen; after a store of one byte it would wait until that store has reached the cache, which took 7 ns of the
-/// 57 of `Item::next` (docs/EXPERIMENTS.md, "Words that are written in parts").
+/// Clears the byte at `at`, which is below 16. On x86_64 one store writes all sixteen. The next comparison
+/// loads all sixteen; after a store of one byte it would wait until that store has reached the cache, which
+/// took 7 of the 57 ns of `Item::next` (docs/EXPERIMENTS.md, "Words that are written in parts").
 #[inline(always)]
 pub(crate) fn without(bytes: [u8; 16], at: usize) -> [u8; 16] {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -58,7 +59,7 @@ fn halves(bytes: &[u8; 16]) -> [u64; 2] {
     [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]
 }
 
-/// The same in ordinary instructions.
+/// The portable version of [`equal`].
 #[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
 fn equal_anywhere(low: u64, high: u64, byte: u8) -> u32 {
     eight(low, byte) | eight(high, byte) << 8

@@ -1,5 +1,5 @@
-//! Keys in the order in which something happened to them, so that the oldest is at hand and any
-//! of them can be taken out: a list through a column.
+//! Lists of keys in the order of some event, with the oldest at hand and any of them removable: linked
+//! through a column.
 
 use crate::Instant;
 use crate::column::Column;
@@ -7,10 +7,10 @@ use crate::column::Column;
 /// No slot: the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What is kept of a key in a list.
+/// Links of a key in a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// Since when it is in the list.
+    /// When it entered the list.
     pub(crate) since: Instant,
     before: u32,
     after: u32,
@@ -22,7 +22,7 @@ impl Default for Link {
     }
 }
 
-/// An entry of a column that has a link. It is in one list at most.
+/// A column entry that has a link. It is in at most one list.
 pub(crate) trait Linked: Default {
     fn link(&mut self) -> &mut Link;
 }
@@ -37,15 +37,15 @@ pub(crate) struct List {
 impl List {
     pub(crate) const EMPTY: Self = Self { oldest: NONE, newest: NONE };
 
-    /// The key that came first.
+    /// The first key.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Enters a key that is in no list, at the end; the entry's other fields keep their values. A timer
-    /// that fires late may bring a key whose instant is before that of the last one; it
-    /// counts from the same instant as that one, so that the first is always the oldest.
+    /// Appends a key that is in no list; the entry's other fields keep their values. A timer that fires late
+    /// may bring a key with an earlier instant than the last one's; it then gets the last one's instant, so
+    /// that the first key is always the oldest.
     #[inline]
     pub(crate) fn enter<'a, T: Linked>(
         &mut self,
@@ -66,7 +66,7 @@ impl List {
         entry
     }
 
-    /// Takes out the key that has this link.
+    /// Removes the key that has this link.
     #[inline]
     pub(crate) fn leave<T: Linked>(&mut self, column: &mut Column<T>, Link { before, after, .. }: Link) {
         if before == NONE {

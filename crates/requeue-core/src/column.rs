@@ -1,15 +1,15 @@
-//! What only some queues keep of a key, beside the arena: a value for each slot, in
-//! pages that exist only where a value was written.
+//! Side data that only some queues keep per key: a value per slot, in pages that exist only if a value was
+//! written.
 
 use crate::arena::CHUNK;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// As many as a chunk of the arena has slots.
+/// One page covers the slots of one chunk of the arena.
 type Page<T> = Box<[T; CHUNK]>;
 
-/// A page for each chunk of the arena; a slot for which nothing was written reads `T::default()`.
+/// A page for each chunk of the arena. A slot that was never written reads `T::default()`.
 #[derive(Debug)]
 pub(crate) struct Column<T> {
     pages: Vec<Option<Page<T>>>,
@@ -20,21 +20,21 @@ impl<T: Default> Column<T> {
         Self { pages: Vec::new() }
     }
 
-    /// What was written for `slot`, if its page exists.
+    /// The value of `slot`, if its page exists.
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
         let page = self.pages.get(slot as usize / CHUNK)?.as_deref()?;
         Some(&page[slot as usize % CHUNK])
     }
 
-    /// What is written for `slot`, if its page exists, to change it.
+    /// The value of `slot` for changing, if its page exists.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         let page = self.pages.get_mut(slot as usize / CHUNK)?.as_deref_mut()?;
         Some(&mut page[slot as usize % CHUNK])
     }
 
-    /// The place for `slot`; its page is made if it is not there.
+    /// The value of `slot`; its page is created if needed.
     #[inline]
     pub(crate) fn entry(&mut self, slot: u32) -> &mut T {
         let page_no = slot as usize / CHUNK;
@@ -56,7 +56,7 @@ impl<T: Default> Column<T> {
         self.pages[page_no] = page.try_into().ok();
     }
 
-    /// Takes out what was written for `slot`.
+    /// Takes the value of `slot` out.
     #[inline]
     pub(crate) fn take(&mut self, slot: u32) -> T {
         self.get_mut(slot).map(core::mem::take).unwrap_or_default()

@@ -1,12 +1,12 @@
-//! Counts of loans. Users can leak a loan, so each of these counts can be made to grow
-//! for ever; if a count overflowed, a key could be freed while a guard still refers to it. So a count
-//! that is full ends the process, as the reference counts of `Rc` do.
+//! Counts of loans. Users can leak loans, and so make each count grow for ever. If a count overflowed, a key
+//! could be freed while a guard still refers to it. So a full count ends the process, like the reference
+//! counts of `Rc`.
 
 /// The largest count. It is small in unit tests, where counting to 2^32 would take
 /// minutes.
 pub(crate) const MOST: u32 = if cfg!(test) { 1_000 } else { u32::MAX };
 
-/// One more. Ends the process if the count is full.
+/// Adds one. Ends the process if the count is full.
 #[inline]
 pub(crate) fn one_more(count: u32) -> u32 {
     if count == MOST {
@@ -33,7 +33,7 @@ mod tests {
     use std::process::Command;
     use std::string::String;
 
-    /// Runs the test of this name again in a process of its own, which must end by `full`.
+    /// Runs this test again in a process of its own, which must end by `full`.
     fn ends_the_process(test: &str) {
         let this = std::env::current_exe().expect("the test's program");
         let test = std::format!("count::tests::{test}");
@@ -46,7 +46,7 @@ mod tests {
         assert!(said.contains("cannot unwind"), "it was aborted, not unwound: {said}");
     }
 
-    /// A loan that goes without being given back.
+    /// Leaks a loan.
     fn leak<T>(_: T) {}
 
     fn leaks() -> bool {

@@ -1,46 +1,44 @@
-//! An indexed 4-ary heap of timers: a timer can be moved or taken away, and no
-//! call ever looks at more than the heap's height.
+//! An indexed 4-ary heap of timers: a timer can be moved or removed, and each call visits at most the heap's
+//! height.
 //!
-//! Prototypes compared it with wheels, rings and pairing heaps: wheels are
-//! faster on average, but stop all callers for milliseconds when they cascade; the
-//! worst call of a heap costs its height. With four children a node it is shallow, and
-//! they stand in one cache line. What makes a large heap slow is memory: each level
-//! is a cache line that is not in the cache, and the index must be updated for each timer
-//! that moves. So [`timers`](crate::timers) keeps its heaps small.
+//! Prototypes compared it with wheels, rings and pairing heaps. Wheels are faster on average, but stop all
+//! callers for milliseconds when they cascade; the worst call of a heap costs its height. With four children
+//! per node it is shallow, and the children share a cache line. A large heap is slow because of memory: each
+//! level is a cache line that is not in the cache, and the index must be updated for each timer that moves.
+//! So [`timers`](crate::timers) keeps its heaps small.
 
 use crate::column::Column;
 use crate::roomy;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Groups in a page: the heap grows a page at a time, so that it never copies.
+/// Groups per page: the heap grows a page at a time, so that it never copies.
 const PAGE: usize = 256;
 
-/// How many places the index can tell apart in each store: a place and the number of
-/// its store share 32 bits. Few in unit tests, so that one can see that they are heeded.
+/// Number of places per store that the index can represent: a place and the number of its store share 32
+/// bits. Few in unit tests, to test the limit.
 const PLACES: usize = if cfg!(test) { 1 << 18 } else { 1 << 30 };
 
-/// Asserts that a store may have so many places, before it makes them.
+/// Asserts that a store may have this many places, before it creates them.
 pub(crate) fn assert_places(places: usize) {
     assert!(places <= PLACES, "a queue keeps at most {PLACES} timers");
 }
 
-/// The place of the soonest timer. It stands last in a group of its own, so that
-/// the children of every place fill one group: place `i` has those of group
-/// `i - 2`, and a group's parent has place `group + 2`.
+/// Place of the soonest timer. It is last in a group of its own, so that the children of every place fill one
+/// group: place `i` has those of group `i - 2`, and a group's parent has place `group + 2`.
 pub(crate) const ROOT: usize = 3;
 
 /// A timer: 16 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) due: u64,
-    /// Which of the calls that set equal instants came first (rule D5). It
-    /// wraps around: there are never 2^32 such calls between two timers that are compared.
+    /// Order of the calls that set equal instants (rule D5). It wraps around: two timers that are compared
+    /// are never 2^32 calls apart.
     pub(crate) seq: u32,
     pub(crate) slot: u32,
 }
 
-/// In which of the stores a timer stands.
+/// The stores of timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Near = 1,
@@ -48,7 +46,7 @@ pub(crate) enum Store {
     Buckets = 3,
 }
 
-/// What the stores share: where each slot's timer stands, and who came first.
+/// State shared by the stores: the place of each slot's timer, and the number of the next call.
 #[derive(Debug)]
 pub(crate) struct Index {
     /// The place in a store, times four, plus the store; 0: the slot has no timer.
@@ -78,19 +76,19 @@ impl Index {
         *self.at.entry(slot) = (place as u32) << 2 | store as u32;
     }
 
-    /// The slot has no timer any more.
+    /// Removes the slot's entry.
     #[inline]
     pub(crate) fn clear(&mut self, slot: u32) {
         *self.at.entry(slot) = 0;
     }
 
-    /// The arena freed this chunk of slots: none of them has a timer.
+    /// Removes the entries of a chunk of slots that the arena freed.
     pub(crate) fn free_page(&mut self, chunk: u32) {
         self.at.free_page(chunk);
     }
 
-    /// What timers are ordered by: one number, so that a comparison is no branch,
-    /// which would be guessed wrongly every other time.
+    /// Sort key of a timer: one number, so that a comparison is no branch, which would be mispredicted every
+    /// other time.
     #[inline]
     fn rank(&self, node: &Node) -> u128 {
         // all calls were before the next one: the earlier ones are further below it
@@ -106,7 +104,7 @@ struct Group([Node; 4]);
 #[derive(Debug)]
 pub(crate) struct Heap {
     pages: Vec<Box<[Group; PAGE]>>,
-    /// The place after the last one that is taken.
+    /// One past the last place in use.
     end: usize,
     store: Store,
 }
@@ -126,7 +124,7 @@ impl Heap {
         (self.end > ROOT).then(|| self.node(ROOT))
     }
 
-    /// One that is cheap to take away.
+    /// A timer that is cheap to remove.
     pub(crate) fn last(&self) -> Option<&Node> {
         (self.end > ROOT).then(|| self.node(self.end - 1))
     }
@@ -147,7 +145,7 @@ impl Heap {
         self.sift_up(index, place, node);
     }
 
-    /// Takes out what stands there; the index still says that it does.
+    /// Removes the timer at this place. Its index entry stays.
     #[inline]
     pub(crate) fn take(&mut self, index: &mut Index, place: usize) -> Node {
         let taken = *self.node(place);

@@ -1,11 +1,9 @@
 //! The state machine of the [`requeue`](https://docs.rs/requeue) work queue.
 //!
-//! A queue hands keys to workers: each key to one worker at a time, many
-//! triggers become one run, none is lost. This crate is what the queue *knows*
-//! and *decides*. It has no lock, no clock, no waker and no thread in it (it is
-//! `no_std`), and time is an argument: so that it can be replayed, compared
-//! with a model and fuzzed. Waiting, waking and the public face are in
-//! `requeue`, which is what you want unless you build a queue of your own.
+//! A queue hands keys to workers: each key to one worker at a time, many triggers become one run, none is
+//! lost. This crate is what the queue *knows* and *decides*. It has no lock, clock, waker or thread (it is
+//! `no_std`), and time is an argument, so it can be replayed, compared with a model and fuzzed. Waiting,
+//! waking and the public API are in `requeue`, which is what you want unless you build a queue of your own.
 //!
 //! ```
 //! use requeue_core::{Config, Core, Delay, Got, How, Instant, Trigger};
@@ -26,11 +24,10 @@
 //! # Ok::<(), requeue_core::Refused>(())
 //! ```
 //!
-//! What the caller must do: begin every lock hold of a look (a get, a count, a
-//! state, a shutdown) with [`Core::advance`] and the time, and call it until it says that there is no more
-//! to do; begin every other one (an add, the end of a run) with [`Core::begin`]; call
-//! [`Core::conclude`] before unlocking; after unlocking, drop what the calls returned and what
-//! [`Core::take_trash`] returned; pass a hash that is the same for equal keys.
+//! The caller must: begin every lock hold of a look (a get, a count, a state, a shutdown) with
+//! [`Core::advance`] and the time, and call it until it says that there is no more to do; begin every other
+//! hold (an add, the end of a run) with [`Core::begin`]; call [`Core::conclude`] before unlocking; after
+//! unlocking, drop what the calls and [`Core::take_trash`] returned; pass equal hashes for equal keys.
 
 #![no_std]
 #![deny(clippy::disallowed_types)]

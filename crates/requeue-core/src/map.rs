@@ -1,5 +1,5 @@
-//! A map without a long stop: the machine's table over entries of its own, for what limiters
-//! remember of keys.
+//! A map without long stops: the state machine's table over entries of its own, for the limiters' records of
+//! keys.
 
 use crate::prefetch::prefetch;
 use crate::roomy;
@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 /// Entries in a chunk.
 const CHUNK: usize = 256;
 
-/// Keys and what is recorded of each. It grows and shrinks in small steps, as the queue does.
+/// A map from keys to records. It grows and shrinks in small steps, like the queue.
 ///
-/// The entries are numbered from 0 without a gap: a new one comes last, and the last one takes
-/// the place of one that is removed. Made for `requeue`, and no part of what this crate promises.
+/// The entries are numbered from 0 without a gap: a new one comes last, and the last one takes the place of
+/// one that is removed. Made for `requeue`, and not part of this crate's promises.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Map<K, R> {
@@ -28,8 +28,8 @@ struct Entry<K, R> {
     record: R,
 }
 
-/// Side by side in the order of their coming, so that a new one is in the cache already, and
-/// in chunks, so that they never move in one piece.
+/// Entries in the order of their coming, so that a new one is in the cache already, and in chunks, so that
+/// they never move in one piece.
 #[derive(Debug)]
 struct Entries<K, R> {
     /// All but the last are full, and none is empty.
@@ -61,7 +61,7 @@ impl<K, R> Entries<K, R> {
         at
     }
 
-    /// Takes an entry out; the last one moves to its place.
+    /// Removes an entry; the last one moves to its place.
     fn swap_remove(&mut self, at: u32) -> Option<Entry<K, R>> {
         let chunk = self.chunks.last_mut()?;
         let last = chunk.pop()?;
@@ -93,7 +93,7 @@ impl<K, R> Default for Map<K, R> {
 }
 
 impl<K, R> Map<K, R> {
-    /// How many entries there are.
+    /// Number of entries.
     ///
     /// ```
     /// # let mut map = requeue_core::Map::<&str, u32>::default();
@@ -105,7 +105,7 @@ impl<K, R> Map<K, R> {
         self.entries.len
     }
 
-    /// Whether there is none.
+    /// Whether the map is empty.
     ///
     /// ```
     /// # let map = requeue_core::Map::<&str, u32>::default();
@@ -135,7 +135,7 @@ impl<K, R> Map<K, R> {
         })
     }
 
-    /// What is recorded in an entry.
+    /// The record of an entry.
     ///
     /// ```
     /// # let mut map = requeue_core::Map::<&str, u32>::default();
@@ -148,7 +148,7 @@ impl<K, R> Map<K, R> {
         &mut self.entries.get_mut(at).record
     }
 
-    /// Enters a key that is not there. Equal keys have equal hashes.
+    /// Enters a key that is not in the map. Equal keys have equal hashes.
     ///
     /// ```
     /// # let mut map = requeue_core::Map::<&str, u32>::default();
@@ -162,7 +162,7 @@ impl<K, R> Map<K, R> {
         at
     }
 
-    /// Takes an entry out; the last one gets its number.
+    /// Removes an entry; the last one gets its number.
     ///
     /// ```
     /// # let mut map = requeue_core::Map::<&str, u32>::default();
@@ -191,7 +191,7 @@ impl<K, R> Map<K, R> {
         self.table.enter(hash, at, &self.entries);
     }
 
-    /// Takes a number out of the table.
+    /// Removes a number from the table.
     fn strike(&mut self, at: u32) {
         self.table.remove(self.entries.hash(at), at, &self.entries);
     }

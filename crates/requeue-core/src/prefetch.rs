@@ -1,14 +1,13 @@
-//! A hint to the processor that a piece of memory will be wanted soon.
+//! Prefetch: a hint to the processor that memory will be needed soon.
 //!
-//! A queue of a million keys does not fit into a cache, and each key's line in
-//! the hash table and its slot are far from the last one's. Which ones come next
-//! is known, though: they stand in the ready line. Asking for them a few keys
-//! ahead lets the processor fetch while it works.
+//! A queue of a million keys does not fit into a cache, and each key's line in the hash table and its slot
+//! are far from the last one's. But the next keys are known: they are in the ready line. Prefetching them a
+//! few keys ahead lets the processor fetch while it works.
 //!
-//! The `unsafe` in here is sound whatever the address: a prefetch reads nothing
-//! that a program could see, and one of memory that is not there does nothing.
+//! The `unsafe` in here is sound for any address: a prefetch reads nothing visible to the program, and one of
+//! unmapped memory does nothing.
 
-/// Asks for the cache line at an address, which may be any.
+/// Prefetches the cache line at an address, which may be any.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

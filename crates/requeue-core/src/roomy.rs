@@ -1,4 +1,4 @@
-//! When an index that has grown gives memory back.
+//! Shrinking of indexes that have grown.
 
 use alloc::vec::Vec;
 

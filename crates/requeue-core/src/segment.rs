@@ -1,37 +1,35 @@
-//! A small hash table from hashes to slot numbers, of buckets that fill a cache
-//! line each: whoever looks a key up touches one line, seldom two.
+//! A small hash table from hashes to slot numbers. Each bucket fills a cache line: a lookup touches one line,
+//! rarely two.
 //!
-//! A bucket has twelve places. A tag, one byte of the hash, stands for each place,
-//! so that a look compares twelve entries with a few instructions and asks for the
-//! key's own slot only where a tag fits. An entry that finds its home bucket full goes
-//! on to the next one, and each full bucket that it passed counts it: a look ends at the
-//! first bucket that no entry went on from, and removing an entry leaves no mark behind.
-//! The layout is that of F14 (N. Bronson and X. Shi, "Open-sourcing F14 for faster, more
-//! memory-efficient hash tables", Meta, 2019), with buckets probed one after the other.
+//! A bucket has twelve places. Each place has a tag, one byte of the hash, so that a lookup compares twelve
+//! entries with a few instructions and reads a key's slot only if a tag matches. An entry that finds its home
+//! bucket full goes on to the next one, and is counted by each full bucket that it passed. A lookup ends at
+//! the first bucket that no entry went on from, and removing an entry leaves no mark. The layout is that of
+//! F14 (N. Bronson and X. Shi, "Open-sourcing F14 for faster, more memory-efficient hash tables", Meta,
+//! 2019), with buckets probed one after the other.
 
 use crate::bytes::{equal, without};
 use crate::prefetch::prefetch;
 use crate::slots::{Newcomer, Slots};
 use alloc::boxed::Box;
 
-/// Entries that a bucket has room for.
+/// Entries per bucket.
 const PLACES: usize = 12;
 
 /// Twelve entries in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Twelve tags, one a place: the entry's, which is never 0, or 0 where the place is empty.
-    /// The four bytes behind them count the entries that found this bucket full and went on
-    /// to the next one.
+    /// Twelve tags, one per place: the entry's, which is never 0, or 0 if the place is empty. The four bytes
+    /// behind them count the entries that found this bucket full and went on to the next one.
     head: [u8; 16],
     slots: [u32; PLACES],
 }
 
 const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 
-/// A set of places of one bucket: a bit for each. Bit `PLACES` is set at first, so that the search for the lowest bit never begins
-/// with 0. Higher bits mean nothing.
+/// A set of places of one bucket, one bit each. Bit `PLACES` is set at first, so that the search for the
+/// lowest bit never begins with 0. Higher bits are undefined.
 #[derive(Clone, Copy)]
 struct Places(u32);
 
@@ -64,7 +62,7 @@ impl Iterator for Places {
 }
 
 impl Bucket {
-    /// The places with this tag; with 0, those that are empty.
+    /// The places with this tag; with 0, the empty ones.
     #[inline(always)]
     fn with_tag(&self, tag: u8) -> Places {
         Places::new(equal(&self.head, tag))
@@ -79,7 +77,7 @@ impl Bucket {
         true
     }
 
-    /// Takes out the entry with this tag and slot, if it stands here.
+    /// Removes the entry with this tag and slot, if it is here.
     #[inline(always)]
     fn take(&mut self, tag: u8, slot: u32) -> bool {
         let mut places = self.with_tag(tag);
@@ -109,14 +107,14 @@ impl Bucket {
     }
 }
 
-/// What a search that enters what it does not find came to.
+/// Result of a search that enters a missing key.
 #[derive(Clone, Copy)]
 pub(crate) enum Found {
     Known(u32),
     New(u32),
 }
 
-/// Where entries with one hash belong.
+/// The position of a hash: where its entries belong.
 #[derive(Clone, Copy)]
 pub(crate) struct Home(u64);
 
@@ -139,18 +137,18 @@ impl Home {
     }
 }
 
-/// One such table. It grows by doubling; who owns it decides when.
+/// One hash table. It grows by doubling; its owner decides when.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// With that many entries it is full.
+    /// Number of entries at which it is full.
     full_at: usize,
-    /// Their number is a power of two.
+    /// The buckets; their number is a power of two.
     buckets: Box<[Bucket]>,
     len: usize,
 }
 
 impl Segment {
-    /// An empty table of so many buckets, a power of two.
+    /// An empty table with this number of buckets, a power of two.
     pub(crate) fn new(buckets: usize) -> Self {
         debug_assert!(buckets.is_power_of_two());
         let full_at = buckets * PLACES * 25 / 32;
@@ -166,7 +164,7 @@ impl Segment {
         self.buckets.len()
     }
 
-    /// Whether more entries would make looks slow: 25 of 32 places are taken.
+    /// Whether more entries would make lookups slow: 25 of 32 places are taken.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.full_at
@@ -177,7 +175,7 @@ impl Segment {
         (bucket + 1) & (self.buckets.len() - 1)
     }
 
-    /// Asks for the line in which an entry with this hash stands, or will.
+    /// Prefetches the line of entries with this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         prefetch(core::ptr::from_ref(&self.buckets[Home::of(hash).bucket(self.buckets.len())]) as usize);
@@ -194,7 +192,7 @@ impl Segment {
         &mut self.buckets[at]
     }
 
-    /// The slot with this home that `is_it` recognises.
+    /// The slot with this position that `is_it` accepts.
     #[inline(always)]
     pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let bucket = self.home(home);
@@ -206,7 +204,7 @@ impl Segment {
         if bucket.went_on() == 0 { None } else { self.find_further(home, is_it) }
     }
 
-    /// The same behind the home bucket, from which entries went on.
+    /// Searches behind the home bucket, from which entries went on.
     #[inline(never)]
     fn find_further(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let first = home.bucket(self.buckets.len());
@@ -223,8 +221,8 @@ impl Segment {
         None
     }
 
-    /// The slot of a key with this home, which is entered if it is not there. `None` where that
-    /// cannot be said, or done, by the home bucket alone; then nothing has changed.
+    /// The slot of a key with this position, which is entered if it is missing. `None` if the home bucket
+    /// alone cannot decide or do that; then nothing has changed.
     #[inline(always)]
     pub(crate) fn find_or_enter(&mut self, home: Home, key: &mut impl Newcomer) -> Option<Found> {
         let at = home.bucket(self.buckets.len());
@@ -245,7 +243,7 @@ impl Segment {
         Some(Found::New(slot))
     }
 
-    /// Enters a slot that is not there. There must be an empty place.
+    /// Enters a missing slot. There must be an empty place.
     #[inline]
     pub(crate) fn enter(&mut self, home: Home, slot: u32) {
         self.len += 1;
@@ -254,7 +252,7 @@ impl Segment {
         }
     }
 
-    /// The same behind the home bucket, which is full.
+    /// Enters a slot behind the home bucket, which is full.
     #[inline(never)]
     fn enter_further(&mut self, home: Home, slot: u32) {
         let mut at = home.bucket(self.buckets.len());
@@ -268,7 +266,7 @@ impl Segment {
         }
     }
 
-    /// Strikes a slot with this home; false if it is not there.
+    /// Removes a slot with this position; false if it is missing.
     #[inline(always)]
     pub(crate) fn strike(&mut self, home: Home, slot: u32) -> bool {
         if !self.home_mut(home).take(home.tag(), slot) && !self.strike_further(home, slot) {
@@ -278,7 +276,7 @@ impl Segment {
         true
     }
 
-    /// The same behind the home bucket.
+    /// Removes a slot behind the home bucket.
     #[inline(never)]
     fn strike_further(&mut self, home: Home, slot: u32) -> bool {
         let first = home.bucket(self.buckets.len());
@@ -306,7 +304,7 @@ impl Segment {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
-    /// Moves all entries into a table of so many buckets.
+    /// Moves all entries into a table with this number of buckets.
     #[cold]
     pub(crate) fn resize(&mut self, buckets: usize, of: &impl Slots) {
         let old = core::mem::replace(self, Self::new(buckets));

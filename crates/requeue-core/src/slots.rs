@@ -1,14 +1,14 @@
-//! What the stores beside the arena ask of its slots.
+//! [`Slots`], [`Newcomer`] and [`Places`]: access of other stores to the arena's slots.
 
-/// Where the slots live: the table keeps their numbers alone.
+/// Access to the slots of the table's numbers.
 pub(crate) trait Slots {
     /// The hash of a slot's key.
     fn hash(&self, slot: u32) -> u32;
-    /// Says that the hash of a slot will be asked for soon.
+    /// Prefetches the hash of a slot.
     fn prefetch(&self, slot: u32);
 }
 
-/// A key that is looked for in the table, and entered where it is not found.
+/// A key to be looked up in the table, and entered if it is missing.
 pub(crate) trait Newcomer: Slots {
     /// Whether the slot has this key.
     fn is_in(&self, slot: u32) -> bool;
@@ -16,14 +16,14 @@ pub(crate) trait Newcomer: Slots {
     fn enter(&mut self) -> u32;
 }
 
-/// Where slots remember the block that they stand in.
+/// Access to the slots' places: the block that each is in.
 pub(crate) trait Places {
-    /// How many block numbers a place can tell from each other.
+    /// Number of block numbers that a place can represent.
     const NUMBERS: usize;
-    /// The place of a slot, whose number may be anything; `None` if it stands in no line.
+    /// The place at any slot number; `None` if it is in no line.
     fn place(&self, slot: u32) -> Option<usize>;
-    /// The slot stands in this block from now on.
+    /// Sets the block of the slot.
     fn set_place(&mut self, slot: u32, block: u32);
-    /// The slot stands in no line any more.
+    /// Records that the slot is in no line any more.
     fn clear_place(&mut self, slot: u32);
 }

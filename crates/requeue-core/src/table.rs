@@ -1,11 +1,9 @@
-//! Which slot a key is in: extendible hashing, a directory of small hash tables.
+//! The table from hashes to slots: extendible hashing, a directory of small hash tables.
 //!
-//! One large table would stop every caller while it grows, for tens of
-//! milliseconds at a million keys. Here a segment that is full splits in two, and two buddies
-//! that are nearly empty merge: the most that one call moves is a segment of [`FULL_SIZE`]
-//! buckets, and a million keys that are gone give their memory back as they go.
-//! The scheme is that of Fagin, Nievergelt, Pippenger and Strong, "Extendible
-//! hashing" (ACM TODS 4(3), 1979).
+//! One large table would stop every caller while it grows, for tens of milliseconds at a million keys. Here a
+//! full segment splits in two, and two nearly empty buddies merge: one call moves at most a segment of
+//! [`FULL_SIZE`] buckets, and a million keys give their memory back as they go. The scheme is that of Fagin,
+//! Nievergelt, Pippenger and Strong, "Extendible hashing" (ACM TODS 4(3), 1979).
 
 use crate::roomy;
 pub(crate) use crate::segment::Found;
@@ -14,13 +12,12 @@ use crate::slots::{Newcomer, Slots};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are
-/// taken then.
+/// Buckets of a segment that splits instead of growing: 1,536 places, of which 1,200 are then taken.
 const FULL_SIZE: usize = 128;
 /// Entries of a segment that splits.
 const SPLIT_AT: usize = 1200;
-/// Buddies merge when they have no more than this together: so far below
-/// [`SPLIT_AT`] that a table whose size goes up and down does not split and merge again and again.
+/// Maximum number of entries of two buddies that merge: so far below [`SPLIT_AT`] that a table whose size
+/// varies does not keep splitting and merging.
 const MERGE_AT: usize = SPLIT_AT / 4;
 
 /// A segment and its depth: how many leading bits of the hash all its entries share.
@@ -36,13 +33,12 @@ pub(crate) struct Table {
     /// `1 << depth` numbers of segments, indexed by the hash's leading bits. A
     /// segment of a smaller depth stands there several times, side by side.
     directory: Vec<u32>,
-    /// How many bits of a hash are not leading ones: 32 less the directory's depth.
+    /// Number of bits of a hash that are not leading ones: 32 less the directory's depth.
     shift: u32,
     parts: Vec<Part>,
-    /// How many segments have each depth; shows when the directory can halve.
+    /// Number of segments of each depth; shows when the directory can halve.
     at_depth: Box<[u32; 33]>,
-    /// How often a key was looked up, for the test that knows what each call may
-    /// cost.
+    /// Number of key lookups, for the test of what each call costs.
     #[cfg(requeue_counted)]
     probes: core::cell::Cell<u64>,
 }
@@ -71,14 +67,14 @@ impl Table {
         self.probes.get()
     }
 
-    /// A key is being looked up.
+    /// Counts a lookup.
     #[inline]
     fn probed(&self) {
         #[cfg(requeue_counted)]
         self.probes.set(self.probes.get() + 1);
     }
 
-    /// How many leading bits of a hash the directory tells apart.
+    /// Number of leading bits of a hash that the directory uses.
     fn depth(&self) -> u32 {
         32 - self.shift
     }
@@ -93,21 +89,21 @@ impl Table {
         &self.parts[self.part_no(hash)].segment
     }
 
-    /// Asks for the memory that looking for this hash will touch.
+    /// Prefetches the memory that looking up this hash will touch.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u32) {
         self.segment(hash).prefetch(hash);
     }
 
-    /// The slot with this hash that `is_it` recognises.
+    /// The slot with this hash that `is_it` accepts.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
         self.segment(hash).find(Home::of(hash), is_it)
     }
 
-    /// The slot of a key with this hash, which is entered if it is not there. `None`, and nothing
-    /// has changed, where [`find_or_enter_further`](Self::find_or_enter_further) must be asked.
+    /// The slot of a key with this hash, which is entered if it is missing. `None`, and nothing has changed,
+    /// if [`find_or_enter_further`](Self::find_or_enter_further) must be called.
     #[inline(always)]
     pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Option<Found> {
         self.probed();
@@ -115,7 +111,7 @@ impl Table {
         self.parts[no].segment.find_or_enter(Home::of(hash), key)
     }
 
-    /// The same where the home bucket does not say all, or has no room.
+    /// Slow path of [`find_or_enter`](Self::find_or_enter): the home bucket cannot decide, or has no room.
     pub(crate) fn find_or_enter_further(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
         if let Some(slot) = self.segment(hash).find(Home::of(hash), |slot| key.is_in(slot)) {
             return Found::Known(slot);
@@ -125,7 +121,7 @@ impl Table {
         Found::New(slot)
     }
 
-    /// Enters a slot that is not there.
+    /// Enters a missing slot.
     #[inline]
     pub(crate) fn enter(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         let mut no = self.part_no(hash);
@@ -141,9 +137,8 @@ impl Table {
         self.parts[no].segment.enter(Home::of(hash), slot);
     }
 
-    /// Whether splitting still separates anything. With a hasher that sends all
-    /// keys to a few values it does not, and the directory must not grow for
-    /// it: such a segment grows in one piece instead.
+    /// Whether splitting still separates entries. With a hasher that maps all keys to a few values it does
+    /// not, and the directory must not grow for it: such a segment grows in one piece instead.
     fn may_split(&self, no: usize) -> bool {
         let fair = self.parts.len().ilog2();
         self.parts[no].depth < (fair + 4).min(28)
@@ -181,7 +176,7 @@ impl Table {
         self.directory[upper..upper + width].fill(new_no);
     }
 
-    /// Strikes a slot that was entered with this hash.
+    /// Removes a slot that was entered with this hash.
     #[inline(always)]
     pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         self.probed();
@@ -272,7 +267,7 @@ mod tests {
         fn prefetch(&self, _: u32) {}
     }
 
-    /// A slot that is not in the table.
+    /// A slot that is missing in the table.
     struct New<F>(u32, F);
 
     impl<F: Fn(u32) -> u32> Slots for New<F> {

@@ -58,8 +58,7 @@ impl Instant {
         self.0
     }
 
-    /// `self + d`, or [`Instant::NEVER`] where that lies beyond what 64 bits of
-    /// nanoseconds can say.
+    /// `self + d`, or [`Instant::NEVER`] if that exceeds 64 bits of nanoseconds.
     ///
     /// ```
     /// use requeue_core::Instant;
@@ -75,7 +74,7 @@ impl Instant {
         Self(self.0.saturating_add(nanos))
     }
 
-    /// How long `earlier` lies before `self`; zero where it does not.
+    /// Time from `earlier` to `self`; zero if `earlier` is not earlier.
     ///
     /// ```
     /// use requeue_core::Instant;

@@ -1,5 +1,5 @@
-//! The timers of a queue: three stores by how far away they are, which together
-//! are one exact order by instant and then by call (rule D5).
+//! The timers of a queue: three stores by distance, which together keep one exact order by instant and then
+//! by call (rule D5).
 //!
 //! ```text
 //!   near      a heap: whatever is due before the edge, and so all that is due
@@ -7,20 +7,18 @@
 //!   far       a heap: the rest
 //! ```
 //!
-//! A heap of a million timers costs half a microsecond for each one that fires: it
-//! has ten levels, of which the lower ones are cache lines that are not in the cache, and the
-//! index must be updated in ten other lines. So only the few timers that are due
-//! next stand in a heap. When it is the turn of a bucket its timers move into that heap
-//! one by one, so that no call has to move all of them, however many are due in the same half
-//! millisecond. Until then nobody knows which of them is the first,
-//! only that none is due earlier than the bucket's soonest. Where there are few timers all
-//! stand in the near heap, and the buckets take no memory.
+//! A heap of a million timers costs half a microsecond for each one that fires: it has ten levels, the lower
+//! ones are cache lines that are not in the cache, and the index must be updated in ten other lines. So only
+//! the few timers that are due next are in a heap. When a bucket's turn comes its timers move into that heap
+//! one by one, so that no call has to move all of them, however many are due in one half millisecond. Until
+//! then it is unknown which of them is the first, only that none is due earlier than the bucket's soonest. If
+//! there are few timers all are in the near heap, and the buckets take no memory.
 
 use crate::Instant;
 use crate::buckets::{BUCKETS, Buckets, bucket};
 use crate::heap::{Heap, Index, Node, ROOT, Store};
 
-/// So many timers may stand in one heap before the buckets are worth their memory.
+/// Number of timers in one heap up to which the buckets are not worth their memory.
 const FEW: usize = 512;
 
 /// The edge while the buckets are not in use: all timers are near.
@@ -29,7 +27,7 @@ const NO_EDGE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Timers {
     index: Index,
-    /// All that are due in buckets before `edge`, and perhaps others.
+    /// All timers due in buckets before `edge`, and perhaps others.
     near: Heap,
     /// Of the `BUCKETS` buckets from `edge` on.
     buckets: Buckets,
@@ -38,7 +36,7 @@ pub(crate) struct Timers {
     edge: u64,
 }
 
-/// An instant, and the place among those that are equal.
+/// An instant, and the order among equal ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     pub(crate) due: Instant,
@@ -52,7 +50,7 @@ impl Place {
     }
 }
 
-/// What [`Timers::next`] found.
+/// Result of [`Timers::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// This slot's timer is the soonest, and due then.
@@ -79,8 +77,8 @@ impl Timers {
         self.near.len() + self.buckets.len() + self.far.len()
     }
 
-    /// No timer is due earlier, and one is due then unless many timers of the
-    /// same half millisecond, the soonest among them, were taken away.
+    /// Lower bound of the timers' instants. One is due then, unless many timers of one half millisecond, the
+    /// soonest among them, were removed.
     #[inline]
     pub(crate) fn soonest(&self) -> Option<Instant> {
         let near = self.near.first().map(|node| node.due);
@@ -91,8 +89,7 @@ impl Timers {
         Some(Instant::from_nanos(near.unwrap_or(u64::MAX).min(self.soonest_beyond())))
     }
 
-    /// What is due by `until`, if that is known without much work: at most one
-    /// timer is moved.
+    /// The timer due by `until`, if it can be found without much work: at most one timer is moved.
     #[inline]
     pub(crate) fn next(&mut self, until: Instant) -> Next {
         let until = until.as_nanos();
@@ -104,7 +101,7 @@ impl Timers {
         self.approach(until)
     }
 
-    /// Nothing that is near is known to be the soonest: brings what may be.
+    /// Brings the soonest timers near, when no near timer is known to be the soonest.
     fn approach(&mut self, until: u64) -> Next {
         let near = self.near.first().map_or(u64::MAX, |node| node.due);
         let beyond = self.soonest_beyond();
@@ -129,13 +126,13 @@ impl Timers {
         Next::Moved
     }
 
-    /// The bound of what is not near.
+    /// Lower bound of the timers that are not near.
     #[inline]
     fn soonest_beyond(&self) -> u64 {
         self.buckets.soonest().min(self.far.first().map_or(u64::MAX, |node| node.due))
     }
 
-    /// A slot whose timer is cheap to take away, for dropping all of them.
+    /// A slot whose timer is cheap to remove, for dropping all of them.
     pub(crate) fn last(&self) -> Option<u32> {
         self.near.last().or_else(|| self.buckets.last()).or_else(|| self.far.last()).map(|node| node.slot)
     }
@@ -158,8 +155,7 @@ impl Timers {
         Some(Place { due: Instant::from_nanos(node.due), seq: node.seq })
     }
 
-    /// Sets the slot's timer, anew or to another instant. `now` decides where it
-    /// stands, not when it fires.
+    /// Sets the slot's timer, anew or to another instant. `now` decides only in which store it is.
     #[inline]
     pub(crate) fn set(&mut self, slot: u32, due: Instant, now: Instant) {
         let place = self.new_place(due);
@@ -203,7 +199,7 @@ impl Timers {
         }
     }
 
-    /// Takes the slot's timer away; false if it has none.
+    /// Removes the slot's timer; false if it has none.
     #[inline]
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
         let had = self.take(slot);
@@ -214,7 +210,7 @@ impl Timers {
         had
     }
 
-    /// Takes the slot's timer out of its store; the index still knows it.
+    /// Removes the slot's timer from its store; its index entry stays.
     #[inline]
     fn take(&mut self, slot: u32) -> bool {
         let Some((store, place)) = self.index.find(slot) else { return false };
@@ -226,7 +222,7 @@ impl Timers {
         true
     }
 
-    /// Does without the buckets once all timers are near, and few.
+    /// Closes the buckets once all timers are near, and few.
     #[inline]
     fn close_if_few(&mut self) {
         if self.edge != NO_EDGE
@@ -239,7 +235,7 @@ impl Timers {
         }
     }
 
-    /// The arena freed this chunk of slots: none of them has a timer.
+    /// Removes the timers of a chunk of slots that the arena freed.
     pub(crate) fn free_page(&mut self, chunk: u32) {
         self.index.free_page(chunk);
     }

@@ -1,5 +1,4 @@
-//! What the end of a run leaves: of the key's state, of its payload, of its attempts, and what
-//! each of the ways of ending one counts.
+//! Tests of the end of a run: the key's state, its payload, its attempts, and what each kind of end counts.
 
 use requeue_core::{
     Config, Core, Delay, Got, Handout, How, Instant, Limit, Merge, Policy, RetryDelay, Trigger, WaitingKeys,

@@ -924,7 +924,7 @@ fn m_without_timestamps_nothing_is_timed_until_a_timer_is() {
     assert_eq!(q.core.gauges().unfinished_work, Duration::ZERO);
 }
 
-/// What an order heard: `+` pushed, `=` touched.
+/// Calls to an order: `+` pushed, `=` touched.
 type Heard = Arc<Mutex<Vec<(char, u32)>>>;
 
 /// First in, first out, unless it is told to misbehave.

@@ -1,5 +1,5 @@
-//! Q13: what a burst of keys allocated goes back, chunk by chunk, with all that stands beside the
-//! keys. A binary of its own, for it counts the bytes that each thread allocates.
+//! Q13: the memory of a burst of keys is freed, chunk by chunk, with all side data. A binary of its own,
+//! because it counts the bytes that each thread allocates.
 
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Limit, Order, Policy, RetryDelay, Trigger};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,7 +9,7 @@ use std::time::Duration;
 struct Counting;
 
 thread_local! {
-    /// What this thread has allocated and not freed: a test runs on one thread.
+    /// Bytes that this thread has allocated and not freed: a test runs on one thread.
     static ALLOCATED: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -36,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const KEYS: u32 = if cfg!(miri) { 2_000 } else { 20_000 };
-/// What an empty queue may keep: less than a byte a key of any burst.
+/// Bytes that an empty queue may keep: less than a byte per key of any burst.
 const KEPT: isize = 100 * 1024;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -46,13 +46,13 @@ fn at(n: u32) -> Instant {
     Instant::ORIGIN + SECOND * n
 }
 
-/// Spread as a hasher would.
+/// Spreads keys like a hasher.
 fn hash(key: u32) -> u32 {
     key.wrapping_mul(0x9e37_79b9)
 }
 
-/// Runs bursts of keys, which `add` brings to the queue and `end` ends, and asserts that their
-/// bytes go back each time, and that there were any.
+/// Runs bursts of keys, which `add` adds and `end` ends, and asserts that their bytes are freed each time,
+/// and that there were any.
 fn goes_back(
     config: Config<u32, u64>,
     add: impl Fn(&mut Core<u32, u64>, u32),

@@ -12,7 +12,7 @@ struct Stack {
     loses: bool,
     /// It never takes a key out.
     repeats: bool,
-    /// So many keys it still gives; at the next one it panics.
+    /// Number of keys it still returns; at the next one it panics.
     patience: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! What the queue says of itself while it is open, closed, drained and shut down, and whether it
-//! has anything to do.
+//! Tests of the phases: answers while the queue is open, closed, drained and shut down, and whether it has
+//! anything to do.
 
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Policy, RunRef, Trigger, WaitingKeys};
 use std::time::Duration;

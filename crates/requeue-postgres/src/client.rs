@@ -1,4 +1,4 @@
-//! A queue, as a process has it that does not work on it.
+//! [`Client`]: a queue's operations for processes that do not work on it.
 
 use crate::desk::{ADD, IS_LOCKED, LOCKED, fits, micros, priority};
 use crate::dial::Hub;
@@ -21,22 +21,23 @@ use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-/// At most so many keys are written by one statement.
+/// Maximum number of keys written by one statement.
 const AT_ONCE: usize = 1000;
-/// Each count of [`Stats`] goes up to this, so that it does not take long in a queue of millions (about 25 ms). A count that is
-/// so large says that there are so many keys or more.
+/// Maximum of each count of [`Stats`], so that counting is quick in a queue of millions (about 25 ms). A
+/// count of this value means this number or more.
 ///
 /// ```
 /// assert_eq!(requeue_postgres::MOST_COUNTED, 100_000);
 /// ```
 pub const MOST_COUNTED: u64 = 100_000;
-/// The same, as it is sent.
+/// [`MOST_COUNTED`] as a parameter.
 const MOST: i32 = MOST_COUNTED as i32;
 
-/// A queue of a server as a process has it that does not work on it: it adds, lists, cancels, counts.
+/// Access to a server's queue for a process that does not work on it: it adds, lists, cancels and counts.
 ///
-/// Each call is a transaction of its own, and happens beside the processes that work. A queue that is not there is an error, which names those
-/// that are called almost so: [`Postgres::make_queue`](crate::Postgres::make_queue) makes one, and so does the first process that
+/// Each call is a transaction of its own, and runs beside the processes that work. A queue that does not
+/// exist is an error, which names queues with similar names.
+/// [`Postgres::make_queue`](crate::Postgres::make_queue) creates a queue, and so does the first process that
 /// [opens](crate::QueueBuilder::open) it.
 ///
 /// ```no_run
@@ -50,11 +51,11 @@ const MOST: i32 = MOST_COUNTED as i32;
 pub struct Client {
     hub: Arc<Hub>,
     name: String,
-    /// The group of a key, from its bytes.
+    /// The function from a key's bytes to its group.
     group: Option<Arc<GroupOfBytes>>,
 }
 
-/// The name of the group of a key that is given as bytes; `None` if it has none.
+/// The name of the group of a key given as bytes; `None` if it has none.
 type GroupOfBytes = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 
 impl fmt::Debug for Client {
@@ -63,7 +64,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// How many keys of a queue do what. Each count goes up to [`MOST_COUNTED`].
+/// Numbers of a queue's keys by state. Each count goes up to [`MOST_COUNTED`].
 ///
 /// ```no_run
 /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -77,35 +78,36 @@ pub struct Stats {
     pub ready: u64,
     /// With a worker.
     pub held: u64,
-    /// Waiting for a timer, whatever else they do.
+    /// Waiting for a timer, even if also in line or held.
     pub waiting: u64,
-    /// Triggers of users' transactions that no process has taken in yet.
+    /// Triggers of users' transactions that no process has read yet.
     pub inbox: u64,
     /// Given up.
     pub dead: u64,
-    /// How long the first key in line has been there, or the first trigger of a user's transaction that is to run now.
+    /// Time in line of the first key, or age of the first immediate trigger of a user's transaction.
     pub oldest_ready: Option<Duration>,
     /// Whether the queue is paused.
     pub paused: bool,
     /// Processes that have a lease on it: those that work on it.
     pub owners: u64,
-    /// Processes whose lease is over, and whose keys nobody has given back yet. Whoever works on the queue does that within a
-    /// second.
+    /// Processes whose lease has ended, and whose keys were not given back yet. A process that works on the
+    /// queue does that within a second.
     pub expired_owners: u64,
-    /// What is left of the lease that ends first.
+    /// Remaining time of the lease that ends first.
     pub shortest_lease: Option<Duration>,
-    /// How long the oldest transaction of the database has gone on that keeps a snapshot: what is dead since then can't be
-    /// cleaned away. Of other roles' transactions a role knows that is a member of `pg_read_all_stats`.
+    /// Age of the database's oldest open snapshot: rows that died since then cannot be vacuumed. A role sees
+    /// other roles' transactions only if it is a member of `pg_read_all_stats`.
     pub oldest_snapshot: Option<Duration>,
-    /// How many keys of a group may be held at once, of those that have no cap of their own. `None`: any number.
+    /// Default cap of groups: how many keys of a group may be held at once. `None`: any number.
     pub group_cap: Option<usize>,
-    /// Groups that are paused: [`Client::groups`] says which.
+    /// Number of paused groups, which [`Client::groups`] lists.
     pub groups_paused: u64,
-    /// Groups that have a weight or a cap of their own.
+    /// Number of groups with a weight or a cap of their own.
     pub groups_with_rules: u64,
-    /// What a key that failed once waits for, and the longest that one waits: [`QueueBuilder::backoff`](crate::QueueBuilder::backoff).
+    /// Delay after a key's first failure, and the maximum delay:
+    /// [`QueueBuilder::backoff`](crate::QueueBuilder::backoff).
     pub backoff: (Duration, Duration),
-    /// How many keys a second are handed out at most, and how many at once, if there is a limit:
+    /// Dispatch rate in keys per second, and burst, if there is a limit:
     /// [`QueueBuilder::dispatch_rate`](crate::QueueBuilder::dispatch_rate).
     pub dispatch_rate: Option<(f64, u32)>,
 }
@@ -123,11 +125,12 @@ pub struct Stats {
 pub struct GroupState {
     /// Its name, as [bytes](Key::to_bytes).
     pub name: Vec<u8>,
-    /// Whether its keys are not handed out.
+    /// Whether it is paused.
     pub paused: bool,
-    /// How many of its keys are handed out in one of its turns; `None`: one.
+    /// How many of its keys are handed out per turn; `None`: one.
     pub weight: Option<u32>,
-    /// How many of its keys may be held at once, `usize::MAX` is any number; `None`: as [`Stats::group_cap`] says.
+    /// How many of its keys may be held at once, `usize::MAX` for any number; `None`: the default,
+    /// [`Stats::group_cap`].
     pub cap: Option<usize>,
 }
 
@@ -141,7 +144,7 @@ fn count(row: &Row, nth: usize) -> u64 {
     row.get::<_, i64>(nth).unsigned_abs()
 }
 
-/// As the server keeps it: its largest number is any number.
+/// Converts the server's number, whose maximum means any number.
 fn cap(most: i32) -> usize {
     usize::try_from(most).ok().filter(|_| most < i32::MAX).unwrap_or(usize::MAX)
 }
@@ -155,10 +158,10 @@ impl Client {
         Self { group: Some(Arc::new(group)), ..self }
     }
 
-    /// Keys that this client adds belong to groups, which take turns: `group` tells the group of a key from the key's
-    /// [bytes](Key::to_bytes). [`QueueBuilder::group_by`](crate::QueueBuilder::group_by) says what is promised. A key that is
-    /// known to the server keeps the group that it has. A client that [`Queue::client`](crate::Queue::client) gave knows the
-    /// groups of its queue.
+    /// Puts keys that this client adds into groups, which take turns: `group` returns the group of a key from
+    /// the key's [bytes](Key::to_bytes). [`QueueBuilder::group_by`](crate::QueueBuilder::group_by) says what
+    /// is promised. A key that the server knows keeps its group. A client from
+    /// [`Queue::client`](crate::Queue::client) uses the groups of its queue.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -171,7 +174,7 @@ impl Client {
         self.grouped(move |key| Some(group(key).to_bytes().into()))
     }
 
-    /// A call with the connection, and with the number of the queue.
+    /// Makes a call with the connection and the number of the queue.
     fn with<T: Send + 'static>(
         &self,
         call: impl for<'a> FnOnce(
@@ -192,7 +195,7 @@ impl Client {
         self.hub.call(doing)
     }
 
-    /// The one row of an answer, as this reads it.
+    /// Makes a call whose answer is one row, read by `read`.
     fn one<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -212,12 +215,12 @@ impl Client {
         })
     }
 
-    /// Asks for runs of keys, after a delay if there is one. They are durable when this has ended well.
+    /// Asks for runs of keys, after a delay if there is one. They are durable when this has succeeded.
     ///
     /// # Errors
     ///
-    /// See [`EngineError`]. Up to 1,000 keys are written all or none of them; of more, the first ones may be. If a key is longer
-    /// than [`LONGEST_KEY`](crate::LONGEST_KEY) none is.
+    /// See [`EngineError`]. Up to 1,000 keys are written all or none; of more, the first ones may be. If a
+    /// key is longer than [`LONGEST_KEY`](crate::LONGEST_KEY) none is.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -228,11 +231,11 @@ impl Client {
         self.adds(keys, None, delay, priority, None)
     }
 
-    /// The same, and the keys come again so long after each run, until they are cancelled.
+    /// Like [`add_many`](Self::add_many), for keys that come again after each run, until they are cancelled.
     ///
     /// # Errors
     ///
-    /// As for [`add_many`](Self::add_many).
+    /// Like [`add_many`](Self::add_many).
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -251,11 +254,11 @@ impl Client {
         self.adds(keys, None, delay, priority, Some(every))
     }
 
-    /// [`add_many`](Self::add_many) with a value for each key, as JSON, in their order.
+    /// Like [`add_many`](Self::add_many), with a JSON value for each key, in order.
     ///
     /// # Errors
     ///
-    /// The errors of [`add_many`](Self::add_many); and a value that is no JSON is refused, with all of them.
+    /// The errors of [`add_many`](Self::add_many); an invalid JSON value makes the whole call fail.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -327,10 +330,10 @@ impl Client {
         })
     }
 
-    /// The keys of the queue, those in line first and in its order.
+    /// The keys of the queue, those in line first and in order.
     ///
-    /// They are read in pages of 20,000, by several statements, and all kept in memory. A key that is known all the while is
-    /// told of once; what happens meanwhile to others may be told or not.
+    /// They are read in pages of 20,000, by several statements, and all kept in memory. A key that is known
+    /// all the time is listed once; concurrent changes of others may be listed or not.
     ///
     /// # Errors
     ///
@@ -347,7 +350,7 @@ impl Client {
         self.listed(None)
     }
 
-    /// What is known of a key.
+    /// State of a key.
     ///
     /// # Errors
     ///
@@ -369,7 +372,7 @@ impl Client {
         self.with(move |office, queue| Box::pin(listed(office, queue, key)))
     }
 
-    /// Takes away what asks for a run of the key; a run that goes on goes on. False if there was nothing.
+    /// Cancels everything that asks for a run of the key; a current run goes on. False if there was nothing.
     ///
     /// # Errors
     ///
@@ -384,7 +387,7 @@ impl Client {
         self.one("select requeue.cancel($1, $2)", Some(key.to_bytes().into()), |row| row.get(0))
     }
 
-    /// Lets a key run now that waits, or whose last run gave up. False if nothing is known of it.
+    /// Runs a key now that waits, or whose last run gave up. False if it is unknown.
     ///
     /// # Errors
     ///
@@ -400,10 +403,11 @@ impl Client {
         self.one(retry, Some(key.to_bytes().into()), |row| row.get(0))
     }
 
-    /// Hands out no key of the queue, in no process, until [`resume`](Self::resume).
+    /// Hands out no key of the queue, in any process, until [`resume`](Self::resume).
     ///
-    /// Keys that are claimed by then are still run: also those that no worker has begun
-    /// ([`prefetch`](crate::QueueBuilder::prefetch)), and those of a claim that is on its way when this is answered.
+    /// Keys that are already claimed are still run, including those that wait for a worker in memory
+    /// ([`prefetch`](crate::QueueBuilder::prefetch)), and those of a claim that is under way when this is
+    /// answered.
     ///
     /// # Errors
     ///
@@ -434,8 +438,8 @@ impl Client {
         self.one(resume, None, |_| ())
     }
 
-    /// Hands out no key of a group, in no process; false if it was paused already. Keys that are claimed by then are run. Other
-    /// groups go on. A group of which no key is known can be paused too.
+    /// Hands out no key of a group, in any process; false if it was already paused. Keys that are already
+    /// claimed are run. Other groups go on. A group without known keys can be paused too.
     ///
     /// # Errors
     ///
@@ -467,8 +471,9 @@ impl Client {
         self.one(resume, Some(group.to_bytes().into()), |row| row.get(0))
     }
 
-    /// Stores rules of groups with the queue, as [`QueueBuilder::group_by_with`](crate::QueueBuilder::group_by_with) does.
-    /// They hold at once, for all processes.
+    /// Stores rules of groups with the queue, like
+    /// [`QueueBuilder::group_by_with`](crate::QueueBuilder::group_by_with). They apply at once, in all
+    /// processes.
     ///
     /// # Errors
     ///
@@ -490,7 +495,8 @@ impl Client {
         }
     }
 
-    /// The groups that are paused or have rules of their own, by name. The others have the weight 1 and [`Stats::group_cap`].
+    /// The groups that are paused or have rules of their own, by name. The others have the weight 1 and the
+    /// cap [`Stats::group_cap`].
     ///
     /// # Errors
     ///
@@ -519,11 +525,12 @@ impl Client {
         })
     }
 
-    /// Removes the keys whose last run gave up; how many. It does so in several calls of the server where there are many.
+    /// Removes the keys whose last run gave up. Returns their number. Many keys take several calls of the
+    /// server.
     ///
     /// # Errors
     ///
-    /// If the server can't be asked; some may be gone then.
+    /// If the server can't be asked; some may be removed then.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -549,7 +556,7 @@ impl Client {
         })
     }
 
-    /// The processes that work on the queue, those that have been there for longest first.
+    /// The processes that work on the queue, the oldest first.
     ///
     /// # Errors
     ///
@@ -566,7 +573,7 @@ impl Client {
         self.with(|office, queue| Box::pin(async move { Ok(processes(office, queue).await?) }))
     }
 
-    /// How many keys do what.
+    /// Numbers of the queue's keys by state.
     ///
     /// # Errors
     ///
@@ -584,7 +591,7 @@ impl Client {
     }
 }
 
-/// How many keys of a queue do what, each counted up to `most`; it fails after `limit`.
+/// Numbers of a queue's keys by state, each counted up to `most`; fails after `limit`.
 pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Duration) -> Result<Stats, Failed> {
     let stats =
         "select ready, held, waiting, inbox, dead, oldest_us, s.paused, owners, expired, lease_us, snapshot_us,
@@ -615,13 +622,13 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
     })
 }
 
-/// So many rows of the server are asked for at once, so that no call takes long in a queue of millions.
+/// Number of rows per call, so that no call takes long in a queue of millions.
 const PAGE: i32 = 20_000;
 
-/// What is known of a key, or of all.
+/// State of one key, or of all.
 ///
-/// All are asked for in pages. Triggers that no process has taken in come first: one that is taken in meanwhile is found in
-/// both places, and not in none.
+/// All keys are read in pages. Unread triggers are read first: one that is read by a process meanwhile is
+/// found in both places, and not in neither.
 async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
     let number = |row: &Row, nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
     let value = |row: &Row, nth: usize| {
@@ -701,7 +708,7 @@ async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<V
     Ok(keys)
 }
 
-/// What becomes of a key when this trigger is taken in.
+/// Applies a trigger to the state of its key.
 fn triggered(listed: &mut Listed, trigger: &Listed) {
     let is_now = trigger.status == Status::Ready;
     match listed.status {

@@ -1,4 +1,4 @@
-//! Where triggers are written: whatever is noted while one statement goes on is written by the next.
+//! Batches of adds: triggers that are recorded while one statement runs are written by the next.
 
 use crate::link::{ANSWERS, Call, Failed, Link};
 use crate::sleepers::{Sleepers, WAKE};
@@ -14,22 +14,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio_postgres::types::Json;
 
-/// At most so many triggers are written at once, so that nobody waits for an endless statement.
+/// Maximum number of triggers written at once, so that no caller waits for an endless statement.
 const MOST: usize = 1000;
 
-/// The most bytes that a key has on a server, and the name of a group: an index of PostgreSQL keeps no longer ones. A trigger
-/// with a longer one is refused, and names it.
+/// Maximum size in bytes of a key on a server, and of a group's name: PostgreSQL's indexes keep no longer
+/// ones. A trigger with a longer one is refused, with an error that names it.
 ///
 /// ```
 /// assert_eq!(requeue_postgres::LONGEST_KEY, 2600);
 /// ```
 pub const LONGEST_KEY: usize = 2600;
 
-/// Whether the server's indexes can keep a key and the name of its group.
+/// Checks that the server's indexes can keep a key and the name of its group.
 ///
 /// # Errors
 ///
-/// Which of them it is, and how long it may be.
+/// The one that is too long, and the limit.
 pub(crate) fn fits(key: &[u8], group: Option<&[u8]>) -> Result<(), EngineError> {
     let all = [("key", Some(key)), ("name of a group", group)];
     let long =
@@ -44,7 +44,7 @@ pub(crate) fn fits(key: &[u8], group: Option<&[u8]>) -> Result<(), EngineError> 
 
 pub(crate) type Told = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
 
-/// A trigger that is to be written.
+/// A trigger to be written.
 pub(crate) struct Trigger {
     pub(crate) queue: i32,
     pub(crate) key: Box<[u8]>,
@@ -56,11 +56,11 @@ pub(crate) struct Trigger {
     pub(crate) group: Option<Vec<u8>>,
 }
 
-/// A statement that took so long waited for the disk.
+/// A statement that took this long waited for the disk.
 const SLOW: Duration = Duration::from_micros(1500);
-/// At most so long callers that were told are waited for.
+/// Maximum wait for callers that were answered to come again.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
-/// A connection that was not used for so long is closed.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Desk {
@@ -69,10 +69,10 @@ pub(crate) struct Desk {
     wake: Notify,
 }
 
-/// A statement that has so many bytes of values gets no more of them: it must be answered in time.
+/// Maximum size of a statement's values, so that it is answered in time.
 const LARGE: usize = 8 << 20;
 
-/// How many values of these sizes go in one statement, in their order: one, or more that are not too large together.
+/// Number of values of these sizes for one statement, in order: one, or more that are not too large together.
 pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     let mut together = 0_usize;
     let is_room = |size: &usize| {
@@ -83,13 +83,13 @@ pub(crate) fn fitting(sizes: impl Iterator<Item = usize>) -> usize {
     sizes.take_while(is_room).count()
 }
 
-/// Microseconds, 190,000 years at most: PostgreSQL's time ends in the year 294,276.
+/// Microseconds, at most 190,000 years: PostgreSQL's time ends in the year 294,276.
 pub(crate) fn micros(duration: Duration) -> i64 {
     const LONGEST: i64 = 6_000_000_000_000_000_000;
     i64::try_from(duration.as_micros()).unwrap_or(LONGEST).min(LONGEST)
 }
 
-/// A priority as the server has it: those of other programs may be out of this library's range.
+/// Converts a stored priority: those of other programs may exceed this library's range.
 pub(crate) fn priority(stored: i32) -> i16 {
     let clamped = stored.clamp(i16::MIN.into(), i16::MAX.into());
     i16::try_from(clamped).unwrap_or_default()
@@ -109,7 +109,7 @@ impl Desk {
         self.wake.notify_one();
     }
 
-    /// What one statement can write of what is noted; `None` if nothing is.
+    /// The recorded triggers for the next statement; `None` if there are none.
     fn next(&self) -> Option<(Vec<Trigger>, Vec<Told>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let sizes =
@@ -122,12 +122,13 @@ impl Desk {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Writes what is noted, until the engine is closed. Triggers of all queues share statements.
+    /// Writes recorded triggers until the engine is closed. Triggers of all queues share statements.
     ///
-    /// While triggers change nothing, a second statement is on its way behind the first, so that the server does not wait for this
-    /// process between two of them, and callers are told while the next one is under way: to wake a thread takes as long as to look
-    /// a key up. Where they are written the next one waits for the answer and is larger for it: the server waits for the disk
-    /// once for all of them. If that took long it also waits a moment for those who were told and come again.
+    /// While triggers change nothing, a second statement is sent behind the first, so that the server does
+    /// not wait for this process between two of them, and callers are answered while the next one runs:
+    /// waking a thread takes as long as looking a key up. If triggers are written, the next statement waits
+    /// for the answer and is larger for it: the server waits for the disk once for all of them. If that took
+    /// long it also waits a moment for the callers that were answered and come again.
     pub(crate) async fn works(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
         // whether the statement that was answered last has changed something: then the next one probably does
         let mut changes = true;
@@ -201,26 +202,28 @@ impl Desk {
     }
 }
 
-/// Whether the next statement waits a moment for the callers that were told just now.
+/// Decides whether the next statement waits a moment for the callers that were just answered.
 ///
-/// Callers that add one key after another come again as soon as they are told. If the next statement went at once it would have
-/// the first of them alone, and all others would wait for the disk twice: once for that statement, once for their own.
+/// Callers that add one key after another come again as soon as they are answered. If the next statement were
+/// sent at once it would have only the first of them, and all others would wait for the disk twice: for that
+/// statement, and for their own.
 #[derive(Default)]
 struct Round {
-    /// With so many triggers the next statement goes.
+    /// Number of triggers at which the next statement is sent.
     enough: usize,
     until: Option<Instant>,
-    /// Number of callers that were told when the wait began, and may come again.
+    /// Number of callers that were answered when the wait began, and may come again.
     told: usize,
     noted: usize,
     /// Number of waits in a row, up to 6, in which too few of them came.
     misses: u32,
-    /// Number of statements that go next without a wait for them.
+    /// Number of next statements to send without a wait.
     skips: u32,
 }
 
 impl Round {
-    /// A statement that took so long is answered, so many callers are told, and so many others have come meanwhile.
+    /// Starts a round after a statement that took `took`, `told` answered callers, and `noted` others that
+    /// have come meanwhile.
     fn begins(&mut self, took: Duration, told: usize, noted: usize) {
         if took < SLOW {
             return;
@@ -237,7 +240,7 @@ impl Round {
         self.until.is_some()
     }
 
-    /// Until when the next statement waits, as so many triggers are noted.
+    /// Until when the next statement waits, with this number of recorded triggers.
     fn waits(&mut self, noted: usize) -> Option<Instant> {
         let until = self.until?;
         let has_all = noted >= self.enough;
@@ -255,20 +258,21 @@ impl Round {
     }
 }
 
-/// A statement that is on its way.
+/// A statement that was sent.
 struct Sent {
     queues: Vec<i32>,
     at: Instant,
     answer: Pin<Box<dyn Future<Output = Written> + Send>>,
-    /// The server may refuse what is in it.
+    /// The server may refuse its values.
     has_values: bool,
-    /// The others' wake-up is on its way behind it.
+    /// The others' wake-up was sent behind it.
     wakes: bool,
 }
 
 impl Sent {
-    /// Sends the triggers. Where `wakes` names this process the others' wake-up is on its way behind them. It costs the server as
-    /// much as triggers that change nothing, and goes later, if it is needed, where those are expected.
+    /// Sends the triggers. With `wakes`, this process's name, the others' wake-up is sent behind them. It
+    /// costs the server as much as triggers that change nothing; if such are expected, it is sent later, if
+    /// needed.
     async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Option<String>) -> Self {
         let has_values = triggers.iter().any(|it| it.value.is_some());
         let mut queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
@@ -295,7 +299,7 @@ impl Sent {
     }
 }
 
-/// The statement that adds and, where a name is given, the one that wakes all others.
+/// The statement that adds and, if a name is given, the one that wakes all others.
 async fn calls(link: &mut Link, wakes: Option<String>) -> Result<(Call, Option<(Call, String)>), Failed> {
     let wake = match wakes {
         Some(who) => Some((link.call(WAKE).await?, who)),
@@ -304,13 +308,13 @@ async fn calls(link: &mut Link, wakes: Option<String>) -> Result<(Call, Option<(
     Ok((link.call(ADD).await?, wake))
 }
 
-/// Triggers of a key that somebody has locked go aside: nobody waits for them.
+/// Adds triggers. Those of a locked key are set aside: no caller waits for them.
 pub(crate) const ADD: &str = "select q, k, what from requeue.adds($1, $2, $3, $4, $5, $6, $7, true)";
-/// Nothing has become of a key, because somebody has locked it.
+/// The key was locked, so nothing has changed.
 pub(crate) const LOCKED: i16 = 9;
 pub(crate) const IS_LOCKED: &str = "a transaction that goes on has locked the key, and a trigger with a period does not wait for it; try again";
 
-/// What has become of each key that was changed.
+/// The result for each changed key.
 type Changed = HashMap<(i32, Vec<u8>), i16>;
 
 async fn write(
@@ -337,7 +341,7 @@ async fn write(
     Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect())
 }
 
-/// A statement's triggers, who waits for them, and what was said.
+/// A statement's triggers, their callbacks, and the answer.
 struct Written {
     triggers: Vec<Trigger>,
     told: Vec<Told>,
@@ -351,12 +355,13 @@ impl Default for Written {
 }
 
 impl Written {
-    /// Whether one of the triggers may be at fault: the server can't keep it, or its queue is gone.
+    /// Whether a trigger may be the cause: the server can't keep it, or its queue is gone.
     fn is_at_fault(&self) -> bool {
         matches!(self.said, Err(Failed::Data(_) | Failed::Gone(_)))
     }
 
-    /// Writes them anew, half by half and in their order, until those at fault are alone. The others are written without them.
+    /// Writes them again, half by half and in order, until the causes are isolated. The others are written
+    /// without them.
     async fn in_parts(self, link: &mut Link) {
         let mut parts = vec![(self.triggers, self.told)];
         let mut is_whole = true;
@@ -375,7 +380,8 @@ impl Written {
         }
     }
 
-    /// Tells everybody, in the order in which they were noted: the first trigger of a key has changed it, if one has.
+    /// Calls the callbacks in the order of the triggers: the first trigger of a key has changed it, if one
+    /// has.
     fn tell(self) {
         let Self { triggers, told, said } = self;
         match said {

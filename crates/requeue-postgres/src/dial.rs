@@ -1,4 +1,5 @@
-//! A server, as one process has it: the engine's thread, and the connections that its queues share.
+//! [`Postgres`]: a server as used by one process, with the engine's thread and the connections that its
+//! queues share.
 
 use crate::client::Client;
 use crate::desk::Desk;
@@ -30,15 +31,16 @@ use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Config, Connection, Socket};
 
-/// What is sent to the server when the last handle is gone may take so long: ends of runs, and keys that are put back.
+/// Time limit for sending ends of runs and put-back keys after the last handle is dropped.
 const CLOSES: Duration = Duration::from_secs(5);
-/// So much of the time for a connection is left to tell which host was silent.
+/// Part of a connection's time limit that is kept for reporting which host was silent.
 const TELLS: Duration = Duration::from_millis(200);
 
-/// A PostgreSQL server, as this process has it.
+/// A PostgreSQL server, as used by this process.
 ///
-/// A clone is another handle. When the last one is gone, those of its queues included, what runs have ended with is sent,
-/// keys that no worker has begun are put back, and the leases are given up; that takes 5 seconds at most.
+/// A clone is another handle. When the last one is dropped, including those of its queues, pending ends of
+/// runs are sent, claimed keys that no worker has begun are put back, and the leases are given up. That takes
+/// at most 5 seconds.
 ///
 /// ```no_run
 /// # use requeue_postgres::Postgres;
@@ -58,22 +60,22 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// What the queues of a server share.
+/// State shared by the queues of a server.
 pub(crate) struct Hub {
     hosts: Hosts,
     dial: Dial,
     statements: Statements,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
-    /// Turns true when the last handle is gone.
+    /// Becomes true when the last handle is dropped.
     closing: watch::Sender<bool>,
-    /// Whoever has one is waited for when the last handle is gone.
+    /// Held by each task that is waited for when the last handle is dropped.
     alive: mpsc::Sender<()>,
     /// Writes triggers.
     pub(crate) desk: Arc<Desk>,
-    /// For claims, and for calls that are rare.
+    /// Connections for claims and rare calls.
     pub(crate) office: Arc<Lanes>,
-    /// For leases and what is to be done once a second. It hears notifications.
+    /// The connection for leases and periodic work, which also receives notifications.
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) sleepers: Arc<Sleepers>,
 }
@@ -93,7 +95,7 @@ impl Drop for Hub {
     }
 }
 
-/// Tells an answer, also if what was to tell it is dropped.
+/// Sets an answer, even if it is dropped before.
 struct Tells<T>(Option<Arc<Answer<T, EngineError>>>);
 
 impl<T> Drop for Tells<T> {
@@ -104,7 +106,7 @@ impl<T> Drop for Tells<T> {
     }
 }
 
-/// A call that goes on as a task of this runtime.
+/// Runs a call as a task of this runtime.
 fn call<T: Send + 'static>(
     runtime: &Handle,
     future: impl Future<Output = Result<T, EngineError>> + Send + 'static,
@@ -128,7 +130,8 @@ impl Hub {
         call(&self.runtime, future)
     }
 
-    /// A task that is waited for when the last handle is gone. It ends soon after the watch turns true.
+    /// Spawns a task that is waited for when the last handle is dropped. It ends soon after the watch becomes
+    /// true.
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &self,
         task: impl FnOnce(watch::Receiver<bool>) -> F,
@@ -141,14 +144,14 @@ impl Hub {
         });
     }
 
-    /// One more connection.
+    /// A further connection.
     pub(crate) fn link(&self) -> Link {
         Link::new(self.hosts.clone(), self.dial.clone(), None, self.statements)
     }
 }
 
-/// Whether a part of the password may be what stands as the host: of a URL in whose password an `@` is not percent-encoded the
-/// rest of it does.
+/// Whether a part of the password may appear as the host: if an `@` in the password of a URL is not
+/// percent-encoded, the rest of the password does.
 fn is_secret(host: &Config) -> bool {
     let has_at = |text: &str| text.contains('@');
     host.get_dbname().is_some_and(has_at)
@@ -159,7 +162,7 @@ fn is_secret(host: &Config) -> bool {
         })
 }
 
-/// The host and the port that a connection is made to, or the folder of its socket; `None` if that can't be told.
+/// The host and the port of a connection, or the folder of its socket; `None` if that is unknown.
 fn place(host: &Config) -> Option<String> {
     if host.get_hosts().len() > 1 || host.get_hostaddrs().len() > 1 {
         return None;
@@ -175,7 +178,7 @@ fn place(host: &Config) -> Option<String> {
     Some(format!("{name}:{}", host.get_ports().first().unwrap_or(&5432)))
 }
 
-/// Why no connection was made to this host.
+/// The error for a host without a connection.
 fn unreachable(host: &Config, why: &str) -> String {
     let why = why.strip_prefix("error connecting to server: ").unwrap_or(why);
     let hint = if why.ends_with("password missing") {
@@ -192,8 +195,8 @@ fn unreachable(host: &Config, why: &str) -> String {
     }
 }
 
-/// Connects to the first host that answers. Each has its share of the time: one that is silent leaves some to the others. If none
-/// does it is told of each why.
+/// Connects to the first host that answers. Each has its share of the time: a silent one leaves some to the
+/// others. If none answers, the error names the reason for each.
 async fn reach<T>(
     hosts: &[Config],
     tls: &T,
@@ -218,7 +221,7 @@ where
     Err(Failed::Not(failed.join("; ").into()))
 }
 
-/// How connections are made with this kind of TLS.
+/// Makes connections with this kind of TLS.
 fn dials<T>(tls: T) -> Dial
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -244,22 +247,22 @@ where
     })
 }
 
-/// How a server is reached.
+/// The ways to reach a server.
 struct Ways {
     hosts: Hosts,
     statements: Statements,
     hears: Hears,
 }
 
-/// Where notifications come in.
+/// The way of notifications.
 enum Hears {
-    /// On a connection made so.
+    /// On a connection made in this way.
     At(Hosts),
     Nothing,
 }
 
 impl Ways {
-    /// What a connection string says.
+    /// Parses a connection string.
     fn of(mut words: Words) -> Result<Self, BoxError> {
         let mode = words.take("pool_mode");
         let direct = words.take_direct()?.map(read).transpose()?;
@@ -283,7 +286,7 @@ impl Ways {
     }
 }
 
-/// The hosts of a connection string.
+/// Reads the hosts of a connection string.
 fn read(words: Words) -> Result<Hosts, BoxError> {
     let all = parse(words.clone())?;
     let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
@@ -347,7 +350,7 @@ fn parse(words: Words) -> Result<Config, BoxError> {
     }
 }
 
-/// A string that names no password has the environment's.
+/// Adds the environment's password if the string has none.
 fn with_password(config: &mut Config, password: Option<OsString>) {
     if let (None, Some(password)) = (config.get_password(), password.filter(|it| !it.is_empty())) {
         config.password(password.as_encoded_bytes());
@@ -355,29 +358,31 @@ fn with_password(config: &mut Config, password: Option<OsString>) {
 }
 
 impl Postgres {
-    /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. What can be said is what
-    /// [`Config`] reads. Of several hosts (`host=a,b`) it is the first that takes writes, unless `target_session_attrs` says
-    /// something else than `any`. Each has its share of ten seconds to answer.
+    /// Connects to a server: `host=db dbname=shop user=worker`, or `postgres://worker@db/shop`. The options
+    /// are those of [`Config`]. Of several hosts (`host=a,b`) it uses the first that accepts writes, unless
+    /// `target_session_attrs` is `any`. Each has its share of ten seconds to answer.
     ///
-    /// A password that the string does not name is that of the environment's `PGPASSWORD`. `~/.pgpass` is not read.
+    /// If the string has no password, the environment's `PGPASSWORD` is used. `~/.pgpass` is not read.
     ///
-    /// A connection that is silently cut (a cable, a firewall that forgets it) is noticed within ten seconds, also while nothing is sent on
-    /// it: `keepalives_idle=4 keepalives_interval=2 keepalives_retries=2 tcp_user_timeout=8`, where the string says nothing else.
+    /// A connection that is silently cut (a cable, a firewall that forgets it) is noticed within ten seconds,
+    /// even if it is idle. The default for that is `keepalives_idle=4 keepalives_interval=2
+    /// keepalives_retries=2 tcp_user_timeout=8`.
     ///
-    /// With the feature `rustls` (on by default) it speaks TLS as libpq does: if the server offers it, always with
-    /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two asks who the server is. That is checked with
-    /// `sslmode=verify-full`, against the authorities that the system trusts (or `SSL_CERT_FILE`), or those of a file:
-    /// `sslrootcert=/etc/ca.pem`. Without the feature there is no TLS.
+    /// With the feature `rustls` (on by default) it uses TLS like libpq: if the server offers it, always with
+    /// `sslmode=require`, never with `sslmode=disable`. Neither of the first two verifies the server.
+    /// `sslmode=verify-full` does, against the authorities that the system trusts (or `SSL_CERT_FILE`), or
+    /// those of a file: `sslrootcert=/etc/ca.pem`. Without the feature there is no TLS.
     ///
-    /// Behind a pooler (PgBouncer) each transaction may be another session's. Say so: `pool_mode=transaction`, the name that
-    /// PgBouncer's own configuration has. Then statements are not prepared, so that a look-up takes the server twice as long, and
-    /// notifications can't come in: a key may wait for a second until an idle process looks. With `direct_host=db` (and
-    /// `direct_port`) they come in on a connection to that host, which is made as the string says otherwise; leases are extended
-    /// there too, so that a pool whose connections are all busy loses no lease.
+    /// Behind a pooler (PgBouncer) each transaction may use another session. Declare it with
+    /// `pool_mode=transaction`, the name in PgBouncer's own configuration. Then statements are not prepared,
+    /// so that a look-up takes the server twice as long, and notifications can't come in: a key may wait for
+    /// a second until an idle process looks. With `direct_host=db` (and `direct_port`) they come in on a
+    /// connection to that host, which is otherwise made as the string says. Leases are extended there too, so
+    /// that no lease is lost when a pool's connections are all busy.
     ///
     /// # Errors
     ///
-    /// If that can't be read, or the server can't be reached.
+    /// If the string is invalid, or the server can't be reached.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -397,11 +402,11 @@ impl Postgres {
         Self::connect_with(config, tokio_postgres::NoTls)
     }
 
-    /// Whether [`connect`](Self::connect) can read a connection string. No server is asked.
+    /// Checks a connection string for [`connect`](Self::connect), without contacting a server.
     ///
     /// # Errors
     ///
-    /// It can't; the error says what is wrong with it.
+    /// The reason why it is invalid.
     ///
     /// ```
     /// # use requeue_postgres::Postgres;
@@ -416,12 +421,13 @@ impl Postgres {
         Ways::of(words).map(drop).map_err(EngineError::NotApplied)
     }
 
-    /// The same with TLS of the caller's: a rustls configured by the program, with client certificates for example
-    /// (`tokio-postgres-rustls`), or OpenSSL (`postgres-openssl`). What the string says of certificates is not read.
+    /// Connects with the caller's TLS: a rustls configured by the program, with client certificates for
+    /// example (`tokio-postgres-rustls`), or OpenSSL (`postgres-openssl`). The string's certificate options
+    /// are ignored.
     ///
     /// # Errors
     ///
-    /// As for [`connect`](Self::connect).
+    /// Like [`connect`](Self::connect).
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -521,14 +527,16 @@ impl Postgres {
         })
     }
 
-    /// Makes the schema `requeue`, or brings it to this program's version from any older one. Two may call it at the same time; called
-    /// again it does nothing more. Processes of the version before go on meanwhile and afterwards: first the schema is migrated, then
-    /// they are replaced. It waits for no run; if a transaction has locked a table that is to be changed it tries again for 30 seconds. The role must be allowed to create a schema, or an administrator has made an empty one for it:
-    /// `create schema requeue authorization worker`.
+    /// Creates the schema `requeue`, or migrates it to this program's version from any older one. Concurrent
+    /// and repeated calls are safe. Processes of the previous version can work meanwhile and afterwards:
+    /// first migrate the schema, then replace them. It does not wait for runs; if a transaction has locked a
+    /// table that must change it tries again for 30 seconds. The role must be allowed to create a schema, or
+    /// an administrator must create an empty one for it: `create schema requeue authorization worker`.
     ///
     /// # Errors
     ///
-    /// [`EngineError::Version`] if a newer program has made it. If the role may not make it, the error says what is to be granted.
+    /// [`EngineError::Version`] if a newer program has created it. If the role lacks permissions, the error
+    /// names the grants that it needs.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -544,7 +552,7 @@ impl Postgres {
         })
     }
 
-    /// Begins to open the queue of this name to work on it, with keys alone.
+    /// A builder to work on the queue with this name, with keys alone.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -556,11 +564,12 @@ impl Postgres {
         QueueBuilder::new(self.hub.clone(), name, |_: &mut (), ()| ())
     }
 
-    /// Begins to open the queue of this name, whose triggers may carry values. The server keeps them as JSON, and the process
-    /// that runs the key merges them, the older first.
+    /// A builder to work on the queue with this name, whose triggers may carry values. The server keeps them
+    /// as JSON, and the process that runs the key merges them, the older first.
     ///
-    /// `merge`, and what reads keys and values (`Key::from_bytes`, `Deserialize`), must be quick. They run on the engine's thread: the
-    /// claims, adds and leases of all queues of this handle wait for them meanwhile.
+    /// `merge`, and the code that reads keys and values (`Key::from_bytes`, `Deserialize`), must be quick.
+    /// They run on the engine's thread: the claims, adds and leases of all queues of this handle wait for
+    /// them.
     ///
     /// If `merge` panics, the key gives up.
     ///
@@ -584,7 +593,7 @@ impl Postgres {
         QueueBuilder::new(self.hub.clone(), name, merge)
     }
 
-    /// The queue of this name, as a process has it that does not work on it: it adds, lists, cancels.
+    /// Access to the queue with this name without working on it: add, list, cancel.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -597,7 +606,7 @@ impl Postgres {
         Client::new(self.hub.clone(), name)
     }
 
-    /// Makes a queue that no process has opened yet; false if it was there.
+    /// Creates a queue without opening it; false if it exists.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Groups that take turns (rule B3): what a builder and a client say of them. How turns are taken stands in the schema, at
-//! `requeue.claim`.
+//! Groups that take turns (rule B3): settings of builders and clients. The turns themselves are in the
+//! schema, at `requeue.claim`.
 
 use crate::link::{Failed, Link};
 use requeue::EngineError;
@@ -11,11 +11,12 @@ use std::sync::Arc;
 /// The name of a key's group, as bytes.
 pub(crate) type GroupOf<K> = Arc<dyn Fn(&K) -> Vec<u8> + Send + Sync>;
 
-/// What holds for the groups of a queue: how many keys of each may be held at the same time, and how many it gets handed out
-/// in one of its turns. It is stored with the queue, for all processes; what is not said here stays as it is.
+/// The rules of a queue's groups: how many keys of each may be held at the same time, and how many it gets
+/// handed out per turn. They are stored with the queue, for all processes; rules that are not given stay
+/// unchanged.
 ///
-/// A queue in memory has [`requeue::GroupRules`], which asks functions for the weight and the cap of a group. A server can't
-/// ask the functions of a process: here the groups that have rules of their own are named.
+/// A queue in memory has [`requeue::GroupRules`], which asks functions for the weight and the cap of a group.
+/// A server can't call a process's functions, so groups with rules of their own are listed here.
 ///
 /// ```
 /// use requeue_postgres::GroupRules;
@@ -25,7 +26,7 @@ pub(crate) type GroupOf<K> = Arc<dyn Fn(&K) -> Vec<u8> + Send + Sync>;
 #[derive(Clone)]
 pub struct GroupRules<G> {
     cap: Option<usize>,
-    /// Of the same group one says the weight, another the cap.
+    /// A group may be listed twice, with a weight and with a cap.
     named: Vec<Named>,
     group: PhantomData<fn(G)>,
 }
@@ -50,7 +51,7 @@ impl<G: Key> GroupRules<G> {
         Self { cap: None, named: Vec::new(), group: PhantomData }
     }
 
-    /// How many keys of this group are handed out in one of its turns: 0 counts as 1.
+    /// Sets how many keys of this group are handed out per turn: 0 counts as 1.
     ///
     /// ```
     /// # use requeue_postgres::GroupRules;
@@ -63,9 +64,9 @@ impl<G: Key> GroupRules<G> {
         self
     }
 
-    /// How many keys of each group may be held at the same time, by all processes together: `usize::MAX` is no cap. Keys that
-    /// a process has claimed for its workers are held, also those that wait in memory ([`prefetch`]). A queue is not opened
-    /// with a cap of 0: its keys would never be handed out.
+    /// Sets how many keys of each group may be held at the same time, in all processes together: `usize::MAX`
+    /// is no cap. Keys that a process has claimed for its workers are held, including those that wait in
+    /// memory ([`prefetch`]). A queue cannot be opened with a cap of 0: its keys would never be handed out.
     ///
     /// [`prefetch`]: crate::QueueBuilder::prefetch
     ///
@@ -79,7 +80,7 @@ impl<G: Key> GroupRules<G> {
         Self { cap: Some(most), ..self }
     }
 
-    /// The same for this group, whatever [`cap`](Self::cap) says: 0 counts as 1.
+    /// Sets the cap of this group, which overrides [`cap`](Self::cap): 0 counts as 1.
     ///
     /// ```
     /// # use requeue_postgres::GroupRules;
@@ -104,7 +105,7 @@ impl<G: Key> GroupRules<G> {
 }
 
 impl<G: Key> Default for GroupRules<G> {
-    /// As [`new`](Self::new).
+    /// Like [`new`](Self::new).
     fn default() -> Self {
         Self::new()
     }
@@ -116,13 +117,13 @@ impl<G> fmt::Debug for GroupRules<G> {
     }
 }
 
-/// Rules that a server can keep.
+/// Rules in the server's form.
 pub(crate) struct Rules {
     cap: Option<usize>,
     named: Vec<Named>,
 }
 
-/// The server's numbers; its largest stands for those that are larger, which no process reaches.
+/// Converts to the server's numbers; its maximum stands for all larger ones, which no process reaches.
 fn number(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,7 +1,8 @@
-//! The connections that claims and rare calls of all queues share: one, and a few more while several calls are under way.
+//! A pool of connections for claims and rare calls of all queues: one, and a few more while several calls are
+//! under way.
 //!
-//! A call has its connection for itself, so that one that takes long keeps none behind it. One that was not used for a while is closed:
-//! a process that only waits has one connection, the pulse's.
+//! A call has its connection to itself, so that a long call blocks no other. Connections that are unused for
+//! a while are closed: a process that only waits has one connection, the pulse's.
 
 use crate::link::Link;
 use std::ops::{Deref, DerefMut};
@@ -11,21 +12,21 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Maximum number of connections.
 const MOST: usize = 4;
-/// A connection that was not used for so long is closed.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Lanes {
-    /// Those that nobody uses, the one that was used last at the end.
+    /// Free connections, the one used last at the end.
     free: Mutex<Vec<(Link, Instant)>>,
     seats: Semaphore,
     make: Box<dyn Fn() -> Link + Send + Sync>,
 }
 
-/// A connection that nobody else uses.
+/// A connection in exclusive use.
 pub(crate) struct Lane<'a> {
     lanes: &'a Lanes,
     link: Link,
-    /// Given back behind the link.
+    /// Returned after the link.
     _seat: Option<SemaphorePermit<'a>>,
 }
 
@@ -38,7 +39,7 @@ impl Lanes {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a connection, behind those who came before.
+    /// Waits for a connection, in the order of the callers.
     pub(crate) async fn lock(&self) -> Lane<'_> {
         let seat = self.seats.acquire().await.ok();
         let free = self.free().pop();
@@ -46,7 +47,7 @@ impl Lanes {
         Lane { lanes: self, link, _seat: seat }
     }
 
-    /// Closes what was not used for a while.
+    /// Closes connections that were unused for a while.
     pub(crate) fn rest(&self) {
         let idle: Vec<_> = {
             let mut free = self.free();

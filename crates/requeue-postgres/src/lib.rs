@@ -1,5 +1,5 @@
-//! The work queue [`requeue`] on PostgreSQL: many processes on many machines work on one queue, each key in one of them at a
-//! time.
+//! The work queue [`requeue`] on PostgreSQL: many processes on many machines work on one queue, each key in
+//! one of them at a time.
 //!
 //! ```no_run
 //! use requeue::{Outcome, Run, Worker};
@@ -24,20 +24,20 @@
 //!
 //! # What is promised
 //!
-//! - When `add` has ended well the trigger survives the end of every process, and of the server as far as it keeps what it
-//!   has committed. Many triggers of a key are one run; one that comes during a run leads to one more run after it, never
-//!   beside it, whichever process has it.
-//! - A process that works on a queue has a lease, which it extends whatever its handlers do. If it is not heard of for that
-//!   long, its keys go to others; what it then still does through the engine is refused, because each run has a
-//!   [fence](requeue::Run::fence), a number that no other run ever has. Before others get its keys, its own handlers are told
-//!   ([`Run::cancelled`](requeue::Run::cancelled)), and async ones are dropped.
-//! - A run without an accepted end runs again. [`RunExt::succeed_in`] ends a run in the handler's own transaction: what it
-//!   writes there happens once.
-//! - [`Queue::add_in`] adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks
-//!   nothing that anybody waits for. If a worker process is idle, your transaction sends a NOTIFY. PostgreSQL commits such
-//!   transactions one at a time: they wait for each other's commits.
-//! - Groups take turns, by weight and up to a cap, whichever process asks: [`QueueBuilder::group_by`].
-//! - Failures, attempts, delays, values and priorities are the server's, and so are all clocks.
+//! - When `add` has succeeded the trigger survives the end of every process, and of the server if it keeps
+//!   committed data. Many triggers of a key are one run; a trigger during a run leads to one more run after
+//!   it, never beside it, in any process.
+//! - A process that works on a queue has a lease, which it extends whatever its handlers do. If it is not
+//!   heard of for that long, its keys go to others; its later calls are refused, because each run has a
+//!   [fence](requeue::Run::fence), a number that no other run ever has. Before others get its keys, its own
+//!   handlers are told ([`Run::cancelled`](requeue::Run::cancelled)), and async ones are dropped.
+//! - A run without an accepted end runs again. [`RunExt::succeed_in`] ends a run in the handler's own
+//!   transaction: its writes there happen once.
+//! - [`Queue::add_in`] adds a key in a user's transaction: the trigger exists if and when that commits. It
+//!   locks nothing that others wait for. If a worker process is idle, your transaction sends a NOTIFY.
+//!   PostgreSQL commits such transactions one at a time: they wait for each other's commits.
+//! - Groups take turns, by weight and up to a cap, across all processes: [`QueueBuilder::group_by`].
+//! - The server keeps failures, attempts, delays, values and priorities, and its clock alone counts.
 //!
 //! # In SQL
 //!
@@ -49,18 +49,19 @@
 //!
 //! # What it needs
 //!
-//! PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process has up to six
-//! connections, however many queues it works on: one for leases, one to four for claims and rare calls, and one for triggers. Those that
-//! it has not used for ten seconds are closed, but for the one for leases. They speak TLS as [`Postgres::connect`] is told. Through PgBouncer in transaction mode it
-//! works with `pool_mode=transaction` in the connection string; with `direct_host` beside that it is notified as well, and a
+//! It needs PostgreSQL 13 or newer, no extension, and a role that may create a schema (once). Each process
+//! has up to six connections, for any number of queues: one for leases, one to four for claims and rare
+//! calls, and one for triggers. Connections that are unused for ten seconds are closed, except the one for
+//! leases. [`Postgres::connect`] configures TLS. Through PgBouncer in transaction mode use
+//! `pool_mode=transaction` in the connection string; with `direct_host` added it is notified as well, and a
 //! key does not wait for the look once a second.
 //!
 //! # How
 //!
-//! A process claims keys for the workers that wait for one, and gives them to a [queue in memory](requeue::WorkQueue),
-//! through the [seam for engines](requeue::engine). At the end of a run that queue tells what has become of the key, and
-//! forgets it. Ends and the next claim are one statement. One thread of the engine's own does all that, so that a program needs no
-//! runtime for it.
+//! A process claims keys for its waiting workers, and gives them to a [queue in memory](requeue::WorkQueue),
+//! through the [interface for engines](requeue::engine). At the end of a run that queue reports the key's
+//! state, and forgets the key. Ends and the next claim are one statement. A thread of the engine's own does
+//! all that, so a program needs no runtime for it.
 
 mod client;
 mod desk;

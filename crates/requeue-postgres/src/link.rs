@@ -1,4 +1,4 @@
-//! A connection that is made again when it breaks, and what an error says about the call.
+//! [`Link`]: a connection that is re-established when it breaks, and the meaning of its errors.
 
 use crate::typed::{Param, with_types};
 use futures_util::future::{Either, select};
@@ -14,46 +14,46 @@ use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Row, Statement};
 
-/// A call that is not answered for so long has an unknown outcome, and its connection is given up: it may lead nowhere.
+/// Time after which an unanswered call has an unknown outcome, and its connection is given up.
 pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
 
-/// A session that has not answered for so long waits for something.
+/// Time after which an unanswered call is taken to wait for something.
 const WAITS: Duration = Duration::from_secs(1);
 
 pub(crate) const SILENT: &str = "the server does not answer";
 
-/// What a connection needs to go on: it is driven by a task of its own.
+/// The background part of a connection: driven by a task of its own.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Ends what the server does for a connection, from outside.
+/// Cancels the server's work for a connection, from outside.
 pub(crate) type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
 type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver, Cancel), Failed>> + Send>>;
-/// The hosts of a connection string, each with all that the string says otherwise.
+/// The hosts of a connection string, each with all other options of the string.
 pub(crate) type Hosts = Arc<[Config]>;
-/// Makes connections. It is told the channel that notifications go to.
+/// Makes connections. It gets the channel for notifications.
 pub(crate) type Dial = Arc<dyn Fn(Hosts, Option<Heard>) -> Dialed + Send + Sync>;
-/// What is done with a notification's payload.
+/// Callback for a notification's payload.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How a connection handles notifications.
 #[derive(Clone)]
 pub(crate) struct Hearing {
     pub(crate) heard: Heard,
-    /// Whether a connection that is made is to listen.
+    /// Whether a new connection is to listen.
     pub(crate) listens: Arc<AtomicBool>,
 }
 
-/// What has become of a call that failed.
+/// The effect of a failed call.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// Nothing has changed.
     Not(BoxError),
-    /// Nothing has changed: the server can't keep what it was given.
+    /// Nothing has changed: the server can't keep the given data.
     Data(BoxError),
     /// Nothing has changed: the server has no queue of that number.
     Gone(BoxError),
     /// It may have happened.
     Maybe(BoxError),
-    /// The owner, or the run, is not what the caller thinks.
+    /// The owner, or the run, has lost its lease.
     LeaseLost,
 }
 
@@ -67,7 +67,7 @@ impl From<Failed> for EngineError {
     }
 }
 
-/// What the server said, with its detail: tokio-postgres shows "db error" alone.
+/// The server's message, with its detail: tokio-postgres shows only "db error".
 pub(crate) fn words(error: &Error) -> BoxError {
     match error.as_db_error() {
         None => match std::error::Error::source(error) {
@@ -96,17 +96,17 @@ pub(crate) fn words(error: &Error) -> BoxError {
 }
 
 impl Failed {
-    /// The server does not answer, and was asked for nothing yet that changes anything.
+    /// The error for a server that does not answer, before any change was requested.
     pub(crate) fn silent() -> Self {
         Self::Not(SILENT.into())
     }
 
-    /// Whether it is this that the server said.
+    /// Whether the server's error has this code.
     pub(crate) fn is(&self, state: &SqlState) -> bool {
         matches!(self, Self::Not(why) if why.to_string().contains(&format!("({})", state.code())))
     }
 
-    /// In words; `None` if the server does what it should.
+    /// The reason in words; `None` if the server works as it should.
     pub(crate) fn why(&self) -> Option<String> {
         match self {
             Self::Not(why) | Self::Data(why) | Self::Gone(why) | Self::Maybe(why) => Some(why.to_string()),
@@ -132,16 +132,17 @@ impl Failed {
     }
 }
 
-/// A connection, made when it is needed.
+/// A connection, made when needed.
 pub(crate) struct Link {
     hosts: Hosts,
     dial: Dial,
     hearing: Option<Hearing>,
     statements: Statements,
     live: Option<Arc<Live>>,
-    /// The task that makes the next one. Who waits for it may stop before it has ended, and the next one goes on to wait.
+    /// The task that makes the next connection. A caller may stop waiting before it has ended; the next
+    /// caller continues to wait.
     dialing: Option<JoinHandle<Result<Arc<Live>, Failed>>>,
-    /// Those that were prepared on that connection.
+    /// Statements prepared on that connection.
     prepared: HashMap<&'static str, Statement>,
     /// Whether `requeue.epoch` was called on it.
     is_met: bool,
@@ -150,9 +151,9 @@ pub(crate) struct Link {
 /// How statements are sent.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Statements {
-    /// Each is prepared once a connection. That costs the server the least: a look-up takes half as long.
+    /// Each is prepared once per connection. That costs the server the least: a look-up takes half as long.
     Prepared,
-    /// Each is sent whole: behind the connection may be another session at each transaction.
+    /// Each is sent in full: each transaction may use another session behind the connection.
     Whole,
 }
 
@@ -160,7 +161,7 @@ struct Live {
     client: Client,
     driver: JoinHandle<()>,
     cancel: Mutex<Option<Cancel>>,
-    /// Nobody knows what was done with a statement that was sent on it: it is not used again.
+    /// The outcome of a statement on it is unknown, so it is not used again.
     given_up: AtomicBool,
 }
 
@@ -171,7 +172,7 @@ impl Drop for Live {
 }
 
 impl Live {
-    /// What the answer to a statement says of it. A connection of which nobody knows what it has done is given up.
+    /// Interprets the answer to a statement. A connection with an unknown outcome is given up.
     fn judge<T>(&self, answer: Result<Result<T, Error>, Elapsed>, limit: Duration) -> Result<T, Failed> {
         let failed = match answer {
             Ok(Ok(said)) => return Ok(said),
@@ -196,8 +197,8 @@ impl Live {
         Err(failed)
     }
 
-    /// The session may wait for a lock, or for a replica that is away. It would do so without us, and each call would leave
-    /// one more behind.
+    /// Cancels the statement. The session may wait for a lock, or for an unreachable replica. It would
+    /// continue without us, and each call would leave one more behind.
     fn cancels(&self) {
         if let Some(cancel) = self.cancel.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drop(tokio::spawn(tokio::time::timeout(ANSWERS, cancel)));
@@ -210,8 +211,8 @@ impl Live {
     }
 }
 
-/// A statement that can be sent, and the connection that it goes on. The server executes statements of a connection one after
-/// another, in the order in which the futures of their calls were polled first.
+/// A statement ready to be sent, and its connection. The server executes statements of a connection one after
+/// another, in the order in which the futures of their calls were first polled.
 pub(crate) struct Call {
     live: Arc<Live>,
     ready: Ready,
@@ -234,12 +235,12 @@ impl Call {
         }
     }
 
-    /// The statement is a transaction of its own, and the answer has so much time.
+    /// Executes the statement as a transaction of its own, with this time limit for the answer.
     pub(crate) async fn query(&self, params: &[&dyn Param], limit: Duration) -> Result<Vec<Row>, Failed> {
         self.live.judge(tokio::time::timeout(limit, self.sends(params)).await, limit)
     }
 
-    /// The same, with another on its way behind it, whose answer is not waited for.
+    /// Like [`query`](Self::query), with another statement sent behind it, whose answer is not awaited.
     pub(crate) async fn query_before(
         &self,
         params: &[&dyn Param],
@@ -259,7 +260,7 @@ impl Call {
     }
 }
 
-/// Makes a session ready to be used.
+/// Prepares a session for use.
 async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Arc<Live>, Failed> {
     let begins = async {
         let (client, driver, cancel) = dialed.await?;
@@ -304,7 +305,7 @@ impl Link {
         self.live().is_some()
     }
 
-    /// Makes the connection if there is none. Nothing was sent if this fails.
+    /// Makes the connection if there is none. If this fails nothing was sent.
     pub(crate) async fn connect(&mut self) -> Result<(), Failed> {
         self.connected().await.map(drop)
     }
@@ -327,7 +328,7 @@ impl Link {
         Ok(live)
     }
 
-    /// Calls `requeue.epoch` if nobody has on this connection: the server may be another one than before.
+    /// Calls `requeue.epoch` if that was not done on this connection: the server may have been replaced.
     pub(crate) async fn meets(&mut self) -> Result<(), Failed> {
         if !self.is_up() || !self.is_met {
             self.query("select requeue.epoch()", &[]).await?;
@@ -336,12 +337,12 @@ impl Link {
         Ok(())
     }
 
-    /// Closes the connection, which nobody uses just now; the next call makes one.
+    /// Closes the connection, which must be unused; the next call makes one.
     pub(crate) fn rest(&mut self) {
         self.hang_up();
     }
 
-    /// Gives the connection up, whoever has a statement on it.
+    /// Gives the connection up, even with statements on it.
     fn hang_up(&mut self) {
         if let Some(live) = self.live.take() {
             live.give_up();
@@ -349,7 +350,7 @@ impl Link {
         self.prepared.clear();
     }
 
-    /// A statement that is ready to be sent. Nothing of it was done if this fails.
+    /// A statement ready to be sent. If this fails nothing was done.
     pub(crate) async fn call(&mut self, sql: &'static str) -> Result<Call, Failed> {
         let live = self.connected().await?;
         if self.statements == Statements::Whole {
@@ -383,8 +384,8 @@ impl Link {
         self.call(sql).await?.query(params, ANSWERS).await
     }
 
-    /// The same with a limit for how long all of it may take, a connection that has to be made included. That goes on to be
-    /// made when the limit is over, for the next call.
+    /// Like [`query`](Self::query), with a limit for the whole call, including a connection that must be
+    /// made. Making it continues after the limit, for the next call.
     pub(crate) async fn query_for(
         &mut self,
         sql: &'static str,
@@ -416,7 +417,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(300);
 
-    /// A server that lets everybody in when it may, and then reads and answers no more. What it tells is when somebody connects.
+    /// A server that accepts connections when permitted, and then reads and answers nothing. It reports each
+    /// connection.
     fn silent_server() -> (u16, Receiver<()>, Sender<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("it is bound").port();

@@ -1,4 +1,4 @@
-//! What a process knows of the runs that it has: noted by the queue in memory, sent by the [pump](crate::pump).
+//! The ledger of a process's runs: recorded by the queue in memory, sent by the [pump](crate::pump).
 
 use crate::desk::{fitting, micros};
 use requeue::engine::{Journal, Key, Known};
@@ -20,7 +20,7 @@ pub(crate) struct Claimed {
     pub(crate) attempt: u32,
     pub(crate) failures: u32,
     pub(crate) priority: i16,
-    /// An array.
+    /// A JSON array.
     pub(crate) value: Option<Box<RawValue>>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum How {
         attempt: u32,
         value: Option<Box<RawValue>>,
     },
-    /// The same, with the values that the run had.
+    /// A failure, with the values that the run had.
     Failed {
         due: Due,
         failures: u32,
@@ -46,7 +46,7 @@ pub(crate) enum How {
 }
 
 impl How {
-    /// So many bytes of values go with it.
+    /// Size of its values in bytes.
     fn bytes(&self) -> usize {
         match self {
             Self::Back { value: Some(value), .. } => value.get().len(),
@@ -81,25 +81,26 @@ pub(crate) struct End {
     pub(crate) key: Vec<u8>,
     pub(crate) fence: i64,
     pub(crate) how: How,
-    /// A user's transaction has ended the run, if it was committed: then this changes nothing, and nobody else has the key.
+    /// A user's transaction has ended the run, if it was committed: then this end changes nothing, and no
+    /// other process has the key.
     pub(crate) may_have_ended: bool,
-    /// A call that had it was not answered: the server may have accepted it.
+    /// An unanswered call included it: the server may have accepted it.
     pub(crate) is_told_again: bool,
 }
 
-/// A run that this process has, or a key that waits in memory for a worker.
+/// A run of this process, or a key that waits in memory for a worker.
 struct Given {
     fence: i64,
     failures: u32,
     attempt: u32,
     /// Its end is part of a user's transaction.
     in_transaction: bool,
-    /// Its lease is lost: what it ends with is not sent.
+    /// Its lease is lost: its end is not sent.
     lost: bool,
-    /// The queue in memory does not have it yet. Who gives it puts it back where the pen was closed meanwhile; who closes the pen
-    /// leaves it alone.
+    /// The queue in memory does not have it yet. If the ledger is closed meanwhile, the giver puts it back;
+    /// closing skips it.
     coming: bool,
-    /// The key is being cancelled in memory: the one who does that says what its end is.
+    /// The key is being cancelled in memory; the canceller decides its end.
     cancelling: bool,
     /// The key was claimed again while that run goes on: it is given to the queue when that has ended.
     next: Option<Claimed>,
@@ -108,26 +109,26 @@ struct Given {
 struct Runs<K> {
     given: HashMap<K, Given>,
     giving_up: HashMap<K, String>,
-    /// Those that ended while they were being cancelled.
+    /// Runs that ended while they were being cancelled.
     undecided: HashMap<K, Given>,
     ends: Vec<End>,
-    /// So many were taken to be sent, and it is not known yet what has become of them.
+    /// Number of ends that were taken for sending, with an unknown outcome.
     on_their_way: usize,
     /// The lease was lost meanwhile.
     lost_on_their_way: bool,
-    /// Keys that were claimed, and whose run before has just ended.
+    /// Keys that were claimed, and whose earlier run has just ended.
     freed: Vec<Claimed>,
 }
 
 impl<K> Runs<K> {
-    /// The fences of keys that were claimed, and that the queue in memory does not have yet because a run of them went on.
+    /// The fences of claimed keys that the queue in memory does not have yet because an earlier run went on.
     fn to_begin(&self) -> impl Iterator<Item = i64> {
         let next = self.given.values().filter_map(|given| given.next.as_ref());
         next.chain(&self.freed).map(|claimed| claimed.fence)
     }
 }
 
-/// Backing off as it is stored with the queue.
+/// The back-off stored with the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) base: Duration,
@@ -148,22 +149,23 @@ pub(crate) struct Pen<K> {
     /// Wakes the pump.
     pub(crate) signal: Arc<Notify>,
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
-    /// Ends that the server has refused, because the run was not the key's any more, and those that were not sent to it because the
-    /// lease was lost.
+    /// Number of ends that the server has refused, because the run had lost the key, or that were not sent
+    /// because the lease was lost.
     pub(crate) refused: AtomicU64,
-    /// No keys are claimed any more: the last handle is gone, or the queue was left. It turns true under the lock of `runs`.
+    /// No keys are claimed any more: the last handle was dropped, or the queue was left. Set under the lock
+    /// of `runs`.
     pub(crate) closed: AtomicBool,
-    /// Why the last call for keys and ends failed, if it did.
+    /// The error of the last call for keys and ends, if it failed.
     trouble: Mutex<Option<String>>,
 }
 
-/// What became of a key that was claimed.
+/// Result of recording a claimed key.
 pub(crate) enum Gave {
-    /// It is to be given to the queue.
+    /// Give it to the queue.
     Now(Claimed),
     /// A run that has lost its lease still has it.
     Later,
-    /// The pen is closed: nobody works any more.
+    /// The ledger is closed: the key is not needed any more.
     Closed(Claimed),
 }
 
@@ -190,7 +192,7 @@ impl<K: Key> Pen<K> {
         }
     }
 
-    /// Why the last call for keys and ends failed, if it did.
+    /// The error of the last call for keys and ends, if it failed.
     pub(crate) fn trouble(&self) -> MutexGuard<'_, Option<String>> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,7 +201,7 @@ impl<K: Key> Pen<K> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a key that was claimed, before the queue in memory has it.
+    /// Records a claimed key, before the queue in memory has it.
     pub(crate) fn give(&self, key: &K, claimed: Claimed) -> Gave {
         let mut runs = self.runs();
         if self.closed.load(Relaxed) {
@@ -223,7 +225,8 @@ impl<K: Key> Pen<K> {
         Gave::Now(claimed)
     }
 
-    /// The queue in memory has the key now. True if the pen was closed or the lease lost meanwhile, and the key is to be put back.
+    /// Records that the queue in memory has the key. True if the ledger was closed or the lease lost
+    /// meanwhile, and the key must be put back.
     pub(crate) fn came(&self, key: &K) -> bool {
         let mut runs = self.runs();
         // a worker may have ended it already
@@ -232,14 +235,14 @@ impl<K: Key> Pen<K> {
         given.lost || self.closed.load(Relaxed)
     }
 
-    /// Claims no more. The keys that are in memory.
+    /// Stops claiming. Returns the keys in memory.
     pub(crate) fn close(&self) -> Vec<K> {
         let runs = self.runs();
         self.closed.store(true, Relaxed);
         runs.given.iter().filter(|(_, given)| !given.coming).map(|(key, _)| key.clone()).collect()
     }
 
-    /// A key is in memory no more, without a run of it: notes its end.
+    /// Records the end of a key that left memory without a run.
     pub(crate) fn take_back(&self, key: &K, how: How) {
         let mut runs = self.runs();
         if let Some(given) = runs.given.remove(key) {
@@ -249,7 +252,8 @@ impl<K: Key> Pen<K> {
         self.signal.notify_one();
     }
 
-    /// Puts a key back that no worker has begun: `cancel` takes it from the queue in memory, and says whether it was in line.
+    /// Puts back a key that no worker has begun: `cancel` removes it from the queue in memory, and returns
+    /// whether it was in line.
     pub(crate) fn put_back(&self, key: &K, cancel: impl FnOnce() -> bool) {
         match self.runs().given.get_mut(key) {
             Some(given) => given.cancelling = true,
@@ -281,20 +285,21 @@ impl<K: Key> Pen<K> {
         runs.freed.extend(given.next);
     }
 
-    /// These are not sent, for the lease is lost. Those count that say that the key needs no run any more: it gets one.
+    /// Drops these ends unsent, because the lease is lost. Ends after which the key would need no run are
+    /// counted as refused: it gets one.
     fn loses(&self, ends: &[End]) {
         let is_the_last = |end: &&End| matches!(end.how, How::Done | How::GaveUp(_)) && !end.may_have_ended;
         self.refused.fetch_add(ends.iter().filter(is_the_last).count() as u64, Relaxed);
     }
 
-    /// A key that was claimed, and that the queue in memory does not get.
+    /// Records the end of a claimed key that the queue in memory does not get.
     pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
         let Claimed { key, fence, .. } = claimed;
         self.runs().ends.push(End { key, fence, how, may_have_ended: false, is_told_again: false });
         self.signal.notify_one();
     }
 
-    /// Takes ends that are to be sent, so many at most.
+    /// Takes ends to be sent, at most `most`.
     pub(crate) fn ends(&self, most: usize) -> Vec<End> {
         let mut runs = self.runs();
         let most = fitting(runs.ends.iter().take(most).map(|end| end.how.bytes()));
@@ -302,14 +307,14 @@ impl<K: Key> Pen<K> {
         runs.ends.drain(..most).collect()
     }
 
-    /// They were not sent: they are sent again, first.
+    /// Returns unsent ends, to be sent first.
     pub(crate) fn again(&self, mut ends: Vec<End>) {
         let mut runs = self.runs();
         self.keep_unless_lost(&runs, &mut ends);
         runs.ends.splice(0..0, ends);
     }
 
-    /// They are to be sent again, behind the others.
+    /// Returns unsent ends, to be sent after the others.
     pub(crate) fn later(&self, mut ends: Vec<End>) {
         let mut runs = self.runs();
         self.keep_unless_lost(&runs, &mut ends);
@@ -323,7 +328,7 @@ impl<K: Key> Pen<K> {
         }
     }
 
-    /// Keys that may be given to the queue now.
+    /// Claimed keys that can be given to the queue now.
     pub(crate) fn freed(&self) -> Vec<Claimed> {
         std::mem::take(&mut self.runs().freed)
     }
@@ -333,13 +338,13 @@ impl<K: Key> Pen<K> {
         self.runs().given.values().any(|given| !given.lost)
     }
 
-    /// Whether all ends of runs are at the server.
+    /// Whether the server has all ends of runs.
     pub(crate) fn has_sent(&self) -> bool {
         let runs = self.runs();
         runs.ends.is_empty() && runs.on_their_way == 0
     }
 
-    /// Ends that were taken have reached the server, or are given back.
+    /// Records that the ends taken have reached the server, or were returned.
     pub(crate) fn arrived(&self) {
         self.runs().on_their_way = 0;
     }
@@ -350,14 +355,15 @@ impl<K: Key> Pen<K> {
         runs.given.is_empty() && runs.ends.is_empty()
     }
 
-    /// The fences of the runs that this process has, or whose ends it has not sent.
+    /// The fences of this process's runs, including those whose ends it has not sent.
     pub(crate) fn fences(&self) -> Vec<i64> {
         let runs = self.runs();
         let given = runs.given.values().filter(|given| !given.lost).map(|given| given.fence);
         given.chain(runs.to_begin()).chain(runs.ends.iter().map(|end| end.fence)).collect()
     }
 
-    /// The fences of the runs that go on or are to begin, and have not ended on the server: not even by a transaction of the handler's.
+    /// The fences of runs that go on or are to begin, and have not ended on the server, even by a handler's
+    /// transaction.
     pub(crate) fn going_on(&self) -> Vec<i64> {
         let runs = self.runs();
         let go_on = |given: &&Given| !given.lost && !given.in_transaction;
@@ -374,7 +380,7 @@ impl<K: Key> Pen<K> {
             .collect()
     }
 
-    /// All runs have lost their leases.
+    /// Marks all runs as having lost their leases.
     pub(crate) fn lose_all(&self) {
         let mut runs = self.runs();
         for given in runs.given.values_mut() {
@@ -387,7 +393,7 @@ impl<K: Key> Pen<K> {
         runs.freed.clear();
     }
 
-    /// The run's end becomes part of a user's transaction.
+    /// Records that the run's end becomes part of a user's transaction.
     pub(crate) fn ends_in_transaction(&self, key: &K, fence: i64) {
         if let Some(given) = self.runs().given.get_mut(key).filter(|given| given.fence == fence) {
             given.in_transaction = true;

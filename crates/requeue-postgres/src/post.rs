@@ -1,4 +1,4 @@
-//! State that the pulse and the pump of a queue share.
+//! [`Post`]: state shared by the pulse and the pump of a queue.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,16 @@ use tokio::sync::Notify;
 /// No owner.
 pub(crate) const NOBODY: i64 = 0;
 
-/// An owner that a process is.
+/// This process as an owner of keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) owner: i64,
-    /// When the last beat was sent that was answered, or the call that made the process this owner: the lease counts from there.
+    /// When the last answered beat was sent, or the call that made the process this owner: the lease counts
+    /// from there.
     pub(crate) beat: Instant,
 }
 
-/// State that the pulse and the pump of a queue share.
+/// State shared by the pulse and the pump of a queue.
 pub(crate) struct Post {
     pub(crate) queue: i32,
     pub(crate) length: Duration,
@@ -24,13 +25,13 @@ pub(crate) struct Post {
     pub(crate) signal: Arc<Notify>,
     /// The owner as which the pump sleeps, waiting for keys, if it does.
     pub(crate) sleeper: AtomicI64,
-    /// Keys may have come since the pump has looked.
+    /// Keys may have come since the pump last looked.
     news: AtomicBool,
-    /// How often it went to sleep.
+    /// Number of times that the pump went to sleep.
     pub(crate) naps: AtomicU64,
     /// The owner that the server notifies, if it does.
     pub(crate) listens: AtomicI64,
-    /// When it was last given a key after it had slept.
+    /// When the pump last got a key after it had slept.
     needed: Mutex<Instant>,
     /// The pump has ended, and the lease is given up.
     pub(crate) over: AtomicBool,
@@ -51,18 +52,18 @@ impl Post {
         }
     }
 
-    /// Keys may have come: the pump is woken, and looks.
+    /// Wakes the pump to look, because keys may have come.
     pub(crate) fn tells(&self) {
         self.news.store(true, Relaxed);
         self.signal.notify_one();
     }
 
-    /// Whether keys may have come since it was last asked.
+    /// Whether keys may have come since the last call.
     pub(crate) fn has_news(&self) -> bool {
         self.news.swap(false, Relaxed)
     }
 
-    /// The pump sleeps as this owner. True if nobody will notify it.
+    /// Records that the pump sleeps as this owner. True if nothing will notify it.
     pub(crate) fn sleeps(&self, owner: i64) -> bool {
         self.naps.fetch_add(1, Relaxed);
         self.sleeper.store(owner, Relaxed);
@@ -73,12 +74,12 @@ impl Post {
         self.sleeper.store(NOBODY, Relaxed);
     }
 
-    /// Whether this process is one of those that the server notifies.
+    /// Whether the server notifies this process.
     pub(crate) fn listens(&self) -> bool {
         self.listens.load(Relaxed) != NOBODY
     }
 
-    /// A key came to the pump when it had slept.
+    /// Records that the pump got a key after it had slept.
     pub(crate) fn is_needed(&self) {
         *self.needed() = Instant::now();
     }

@@ -16,17 +16,19 @@ use tokio_postgres::Row;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its machine, its number there and its application; `None` for a process of version 1 of the schema, which does not tell.
+    /// Its host, process number and application; `None` for a process of version 1 of the schema, which does
+    /// not report them.
     pub who: Option<Holder>,
-    /// How many keys it has.
+    /// Number of keys that it holds.
     pub held: u64,
-    /// For how long it has had the one that it has had for longest.
+    /// How long it has held its oldest key.
     pub longest_held: Option<Duration>,
-    /// Time left of its lease. `None`: it is over, and whoever works gives its keys back within a second.
+    /// Time left of its lease. `None`: it has ended, and a working process gives its keys back within a
+    /// second.
     pub lease_left: Option<Duration>,
 }
 
-/// A process from what the server says of it.
+/// Reads a process from the server's columns.
 pub(crate) fn holder(host: Option<String>, pid: Option<i32>, application: Option<String>) -> Option<Holder> {
     Some(Holder::new(host?, pid?.unsigned_abs(), application?))
 }

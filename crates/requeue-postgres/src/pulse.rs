@@ -1,8 +1,10 @@
-//! The call of a process to the server once a second, for all of its queues in one transaction: it extends leases,
-//! looks for keys where workers wait, and takes its turn at what one process of all does each second (`requeue.tick`).
+//! The heartbeat: one call of the process to the server per second, for all of its queues in one transaction.
+//! It extends leases, looks for keys if workers wait, and takes its turn at the work that one process of all
+//! does each second (`requeue.tick`).
 //!
-//! Of the processes that sleep only some hear notifications: every session that listens pays for each of them with a transaction. A
-//! process listens while nobody else does so for one of its queues, or while it was needed beside those.
+//! Only some of the sleeping processes listen for notifications, because every listening session pays for
+//! each of them with a transaction. A process listens if no other one does for one of its queues, or if it
+//! was needed beside those.
 
 use crate::lanes::Lanes;
 use crate::link::{Failed, Link};
@@ -15,22 +17,23 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-/// A process that nobody wakes looks so often; that also is how late a timer may be whose process died.
+/// Interval of a process that is not woken; also the maximum lateness of a timer whose process died.
 pub(crate) const LOOKS: Duration = Duration::from_secs(1);
-/// A look that somebody asks for comes so long after the one before.
+/// Minimum interval before a requested look.
 const SOON: Duration = Duration::from_millis(20);
-/// A process that listens, and got no key for so long, leaves that to others.
+/// Time without a key after which a listening process leaves that to others.
 const TIRED: Duration = Duration::from_secs(10);
-/// Maximum number of runs of dead processes put back at once: fewer where their values were too large for the time.
+/// Maximum number of runs of dead processes put back at once: fewer if their values are too large for the
+/// time.
 const MOST: usize = 1000;
 /// A queue that this process works on.
 pub(crate) trait Beats: Send + Sync {
     fn post(&self) -> &Post;
-    /// The owner that this process is, if it is one.
+    /// This process as an owner, if it is one.
     fn held(&self) -> Option<Held>;
-    /// A call that was sent then has extended the lease of this owner.
+    /// Records that a call sent at `sent` has extended the lease of this owner.
     fn extended(&self, owner: i64, sent: Instant);
-    /// The lease of this owner is gone, or will be soon.
+    /// Records that the lease of this owner is lost, or will be soon.
     fn is_lost(&self, owner: i64);
 }
 
@@ -41,19 +44,19 @@ pub(crate) struct Pulse {
     /// Whether connections of the link listen.
     listens: Arc<AtomicBool>,
     members: Mutex<Vec<Member>>,
-    /// Something has changed that it is to look at.
+    /// A change that it must look at.
     signal: Notify,
-    /// A pump has gone to sleep that nobody would notify.
+    /// A pump has gone to sleep that nothing would notify.
     soon: AtomicBool,
     lanes: Arc<Lanes>,
-    /// Whether the schema still serves this program. It is looked at while there are queues.
+    /// Whether the schema still serves this program. Checked while there are queues.
     pub(crate) serving: Arc<Serving>,
 }
 
 #[derive(Clone)]
 struct Member {
     queue: Arc<dyn Beats>,
-    /// How often it had gone to sleep when it was last looked at.
+    /// Number of naps at the last look.
     naps: u64,
 }
 
@@ -81,18 +84,18 @@ impl Pulse {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue is worked on from now on, until its post says that this is over.
+    /// Adds a queue that is worked on, until its post reports the end.
     pub(crate) fn joins(&self, queue: Arc<dyn Beats>) {
         self.members().push(Member { queue, naps: 0 });
         self.signal.notify_one();
     }
 
-    /// Something has changed that it is to look at: a queue is left, or the engine closes.
+    /// Wakes it for a change: a queue is left, or the engine closes.
     pub(crate) fn wakes(&self) {
         self.signal.notify_one();
     }
 
-    /// A pump sleeps that nobody would notify.
+    /// Requests a look, because a pump sleeps that nothing would notify.
     pub(crate) fn is_asked(&self) {
         if self.hears && !self.soon.swap(true, Relaxed) {
             self.signal.notify_one();
@@ -252,7 +255,7 @@ impl Pulse {
         Some(said)
     }
 
-    /// Begins to listen where it is asked to, and ends that where no queue of it is left.
+    /// Starts listening if asked to, and stops if no queue of it is left.
     async fn listens_if(&self, is_asked: bool, members: &[Member], limit: Duration) {
         let listens = self.listens.load(Relaxed);
         if is_asked && !listens {
@@ -270,7 +273,8 @@ impl Pulse {
         }
     }
 
-    /// Gives back what dead processes had, as long as there is time: they may have had a hundred thousand keys.
+    /// Gives back the keys of dead processes, as long as there is time: they may have had a hundred thousand
+    /// keys.
     async fn clears_up(&self, said: &[Said], put_back: &mut usize, end: Instant) {
         for said in said.iter().filter(|it| it.kind == 5) {
             let queue = i32::try_from(said.n).unwrap_or(0);
@@ -289,13 +293,13 @@ impl Pulse {
         }
     }
 
-    /// Connects, so that what is wrong is known.
+    /// Connects, so that an error is reported.
     pub(crate) async fn connect(&self) -> Result<(), Failed> {
         self.link.lock().await.connect().await
     }
 }
 
-/// So long after its last beat a process takes its lease for lost: others have its keys a third later.
+/// Time after its last beat when a process takes its lease for lost: others get its keys a third later.
 fn safe(queue: &dyn Beats) -> Duration {
     queue.post().length / 3 * 2
 }

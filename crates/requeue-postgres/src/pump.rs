@@ -1,12 +1,13 @@
-//! The task that claims keys for a queue's workers and sends the ends of their runs. Its lease is kept by the [pulse](crate::pulse).
+//! The exchange: the task that claims keys for a queue's workers and sends the ends of their runs. The
+//! [pulse](crate::pulse) keeps its lease.
 //!
 //! ```text
 //!   the queue in memory ──ends──► Pen ──ends, and how many keys are wanted──► requeue.next ──► the queue in memory
 //! ```
 //!
-//! A call whose reply was lost leaves two questions: which ends were accepted, and which keys were handed out. Ends are sent
-//! again, as they are accepted once. For the keys a new owner is made: the runs that this process knows go over to it, and
-//! whatever else the old one has is put back (`requeue.settle`).
+//! A lost reply leaves two questions: which ends were accepted, and which keys were handed out. Ends are sent
+//! again, because they are accepted only once. For the keys a new owner is created: the runs that this
+//! process knows move to it, and the old owner's other keys are put back (`requeue.settle`).
 
 use crate::lanes::{Lane, Lanes};
 use crate::link::Failed;
@@ -25,29 +26,29 @@ use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-/// A pump that waits for keys, and knows of no timer, waits for so long: the pulse looks meanwhile.
+/// Maximum sleep of a pump that waits for keys and knows of no timer: the pulse looks meanwhile.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// After a failed call it is tried again so much later.
+/// Delay before a failed call is tried again.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
-/// At most so many ends are sent at once, and so many keys claimed.
+/// Maximum number of ends sent at once, and of keys claimed.
 const MOST: usize = 1000;
-/// Who leaves has told the ends of runs whose keys somebody has locked so often, for some ten seconds. They are put back then, or
-/// when the lease is over.
+/// When leaving: number of retries of ends whose rows are locked (about 10 s). After that they are put back,
+/// at the latest when the lease is over.
 const PATIENCE: u32 = 45;
 
-/// The queue in memory, for the pump. It must not keep the queue open.
+/// The queue in memory, as the pump sees it. It must not keep the queue open.
 pub(crate) trait Taps: Send + Sync {
-    /// How many keys workers wait for, and how many more are to be there for them; `None` if the queue is closed.
+    /// Number of keys that workers wait for, plus those to be prefetched; `None` if the queue is closed.
     fn wanted(&self) -> Option<usize>;
-    /// A key for it. What it can't take it gives back to the pen.
+    /// Gives it a key. A key that it can't accept goes back to the ledger.
     fn give(&self, claimed: Claimed);
-    /// Its runs are others' by now.
+    /// Handles the loss of its runs to others.
     fn lost(&self);
-    /// It takes no triggers and hands out no keys any more.
+    /// Stops triggers and hand-outs.
     fn closes(&self);
 }
 
-/// What a queue's tasks share.
+/// State shared by a queue's tasks.
 pub(crate) struct Lease<K> {
     pub(crate) pen: Arc<Pen<K>>,
     pub(crate) length: Duration,
@@ -56,13 +57,13 @@ pub(crate) struct Lease<K> {
     pub(crate) post: Arc<Post>,
     /// Whether the schema still serves this program.
     pub(crate) serving: Arc<Serving>,
-    /// The owner that this process is, if it is one.
+    /// This process as an owner, if it is one.
     held: Mutex<Option<Held>>,
-    /// How often the lease was lost.
+    /// Number of lost leases.
     pub(crate) losses: AtomicU64,
-    /// The owner that was lost last, whose runs were told to end.
+    /// The owner lost last, whose runs were told to end.
     lost: AtomicI64,
-    /// Turns true when the pump has ended, and the lease is given up.
+    /// Becomes true when the pump has ended, and the lease is given up.
     over: watch::Sender<bool>,
 }
 
@@ -90,19 +91,19 @@ impl<K> Lease<K> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Turns true when the pump has ended, and the lease is given up.
+    /// Becomes true when the pump has ended, and the lease is given up.
     pub(crate) fn left(&self) -> watch::Receiver<bool> {
         self.over.subscribe()
     }
 
-    /// When the last beat was sent that was answered; `None` while the process is no owner.
+    /// When the last answered beat was sent; `None` while the process is no owner.
     pub(crate) fn beat(&self) -> Option<Instant> {
         self.held().map(|held| held.beat)
     }
 }
 
 impl<K: Key> Lease<K> {
-    /// The runs of this owner are others' by now, or soon. Several find that out.
+    /// Handles the loss of this owner's runs, now or soon. May be called several times.
     fn loses(&self, owner: i64, taps: &impl Taps) {
         if self.lost.swap(owner, Relaxed) != owner {
             self.losses.fetch_add(1, Relaxed);
@@ -147,7 +148,7 @@ impl<K: Key, T: Taps> Beats for Beating<K, T> {
     }
 }
 
-/// Claims and ends, until the queue is closed and its last run has ended.
+/// Claims keys and sends ends, until the queue is closed and its last run has ended.
 pub(crate) async fn pumps<K: Key, T: Taps>(
     lease: Arc<Lease<K>>,
     taps: Arc<T>,
@@ -188,37 +189,38 @@ struct Pump<K, T> {
     /// Whether the connection of the last call stands.
     is_up: bool,
     owner: i64,
-    /// When the call was sent that made it that.
+    /// When the call was sent that made it the owner.
     joined: Instant,
-    /// Owners that this process was, and that may still have keys.
+    /// Earlier owners of this process that may still have keys.
     old: Vec<i64>,
-    /// It has waited for keys just now.
+    /// It has just waited for keys.
     has_slept: bool,
-    /// The last claim found fewer keys than were wanted. Until then another one would find nothing, unless there is news.
+    /// When the last claim found fewer keys than wanted. Until then another one would find nothing, unless
+    /// there is news.
     dry: Option<Instant>,
-    /// The next call is to fold triggers of users' transactions in.
+    /// The next call must fold in triggers of users' transactions.
     folds: bool,
-    /// So many ends are sent at most, and so many keys claimed: one after a call that was not answered, perhaps because there was too much
-    /// in it, and twice as many after each that was.
+    /// Maximum number of ends to send and keys to claim: one after an unanswered call, which may have been
+    /// too large, and twice as many after each answered one.
     most: usize,
-    /// The last call had its ends sent, if it had any; else it has failed before.
+    /// The last call succeeded in sending its ends, if it had any.
     is_sent: bool,
-    /// So many ends in front are sent one by one: the server could not store something of a call that had them all.
+    /// Number of ends to send one by one: the server could not store something of a call that had them all.
     apart: usize,
-    /// So many times in a row keys of ends were locked.
+    /// Number of times in a row that keys of ends were locked.
     locked: u32,
     closing: watch::Receiver<bool>,
 }
 
-/// What a call of `requeue.next` has said.
+/// Answer of a call of `requeue.next`.
 #[derive(Default)]
 struct Next {
     claimed: usize,
-    /// The fences of the runs whose ends were accepted.
+    /// Fences of runs whose ends were accepted.
     accepted: HashSet<i64>,
-    /// Those of the runs whose keys somebody had locked: their ends are to be sent again.
+    /// Fences of runs whose keys were locked: their ends must be sent again.
     locked: HashSet<i64>,
-    /// Until the next timer, or the next token.
+    /// Time until the next timer, or the next token.
     due: Option<Duration>,
     /// There are triggers of users' transactions, which a call without ends folds in.
     folds: bool,
@@ -344,8 +346,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
     }
 
-    /// The schema does not serve this program any more: nothing is claimed, runs are told to end, and what they end with is not
-    /// sent. Their keys go back when they have ended, or a third of the lease later: it is extended until then.
+    /// Stops working because the schema no longer serves this program: nothing is claimed, runs are told to
+    /// end, and their ends are not sent. Their keys go back when they have ended, or after a third of the
+    /// lease, which is extended until then.
     async fn lets_go(&mut self) {
         self.lease.pen.lose_all();
         self.taps.lost();
@@ -356,7 +359,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
     }
 
-    /// Waits for keys, or the ends of runs. While this process works it is the pulse that looks for keys meanwhile.
+    /// Waits for keys, or the ends of runs. Meanwhile the pulse looks for keys.
     async fn waits(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
         let is_wanted = self.taps.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
         if is_wanted && self.owner != NOBODY && self.lease.post.sleeps(self.owner) {
@@ -368,7 +371,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         self.lease.post.wakes();
     }
 
-    /// Sleeps until it is signalled, notified, or it is time.
+    /// Sleeps until it is signalled, notified, or the time is over.
     async fn sleeps(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
         let mut closing = self.closing.clone();
         let closes = async {
@@ -385,7 +388,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         drop(tokio::time::timeout(at_most, select(signalled, closes)).await);
     }
 
-    /// What the old owner had is to be settled.
+    /// Marks the old owner's keys as to be settled.
     fn is_unsure(&mut self) {
         if self.owner != NOBODY {
             self.old.push(self.owner);
@@ -394,15 +397,15 @@ impl<K: Key, T: Taps> Pump<K, T> {
         self.owner = NOBODY;
     }
 
-    /// What the owner had is not settled: its runs may go on until its lease is over.
+    /// Gives up the owner without settling its keys: its runs may go on until its lease is over.
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
         self.old.clear();
         *self.lease.held() = None;
     }
 
-    /// Becomes an owner, and settles what those had that it was before. These ends are on their way: their runs are still this
-    /// process's.
+    /// Becomes an owner, and settles the keys of its earlier owners. These ends are being sent: their runs
+    /// still belong to this process.
     async fn joins(&mut self, link: &mut Lane<'_>, ends: &[End]) -> Result<(), Failed> {
         link.meets().await?;
         let is_new = self.owner != NOBODY && self.lease.held().is_none_or(|held| held.owner != self.owner);
@@ -443,8 +446,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
         Ok(())
     }
 
-    /// What this old owner has goes over to the new one, if its fence is among these, and else back in line. Gives the fences of
-    /// those that the new one has then.
+    /// Moves this old owner's keys to the new one if their fences are listed, and back in line otherwise.
+    /// Returns the fences that the new one then has.
     async fn settles(
         &self,
         link: &mut Lane<'_>,
@@ -515,8 +518,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
         Ok(said)
     }
 
-    /// The server can't store this end. A value that a handler has put back: the key comes back with the values that the run had. Values of
-    /// the run and newer ones that can't be joined: the newer ones wait. Letters of an error: it has others in their place.
+    /// Changes an end that the server can't store. A value put back by a handler: the key comes back with the
+    /// values that the run had. Values of the run and newer ones that can't be joined: the newer ones wait.
+    /// Characters of an error: they are replaced.
     async fn can_be_stored(&mut self, end: &mut End) {
         match &mut end.how {
             How::Back { due, failures, attempt, value: Some(_) } => {
@@ -533,8 +537,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
     }
 
-    /// Gives up the lease. Runs that go on although nobody will send their ends are told to end, and their keys go to others when
-    /// the lease is over.
+    /// Gives up the lease. Runs whose ends would not be sent any more are told to end, and their keys go to
+    /// others when the lease is over.
     async fn leaves(&mut self) {
         if self.lease.pen.has_runs() {
             self.lease.pen.lose_all();
@@ -565,7 +569,7 @@ fn claimed(row: &Row) -> Claimed {
     }
 }
 
-/// Ends as the server takes them.
+/// Ends in the server's form.
 #[derive(Default)]
 struct Rows<'a> {
     how: Vec<i16>,

@@ -1,4 +1,4 @@
-//! A queue, as a process has it that works on it.
+//! [`Queue`]: a queue as used by a process that works on it.
 
 use crate::client::Client;
 use crate::desk::{Trigger, fits, micros};
@@ -48,7 +48,7 @@ pub struct QueueBuilder<K: Key, V = ()> {
     prefetch: usize,
     base: Option<Duration>,
     max: Option<Duration>,
-    /// `Some(None)`: the one that is stored is taken back.
+    /// `Some(None)`: remove the stored one.
     rate: Option<Option<(f64, u32)>>,
     group: Option<GroupOf<K>>,
     rules: Vec<Result<Rules, EngineError>>,
@@ -64,7 +64,7 @@ impl<K: Key, V> fmt::Debug for QueueBuilder<K, V> {
     }
 }
 
-/// A shorter lease is lost by a process that the system does not run for a moment.
+/// Minimum lease: a process that is not scheduled for a moment would lose a shorter one.
 const SHORTEST: Duration = Duration::from_millis(300);
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V> {
@@ -84,9 +84,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         }
     }
 
-    /// How long a process may be silent before its keys go to others: 30 s without this call, 300 ms at least. It is extended
-    /// three times in that time, whatever the handlers do. When two thirds of it are over without an answer of the server, the
-    /// handlers are told to end.
+    /// Sets how long a process may be silent before its keys go to others: 30 s by default, at least 300 ms.
+    /// The lease is extended three times in that time, whatever the handlers do. When two thirds of it are
+    /// over without an answer of the server, the handlers are told to end.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -100,8 +100,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// So many keys are claimed beyond those that idle workers wait for: 0 without this call. For handlers that take less
-    /// time than a call of the server. A key that is claimed so is no other process's, though nobody runs it yet.
+    /// Sets how many keys are claimed beyond those for idle workers: 0 by default. For handlers that are
+    /// quicker than a call of the server. No other process gets these keys, although they do not run yet.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -114,12 +114,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// What keys that fail wait for: `base`, doubled for each failure in a row, `max` at most. It is stored with the queue, for
-    /// all processes that open it after this. `None` leaves what is stored as it is; a new queue has 1 s and 5 min.
+    /// Sets the back-off of failing keys: `base`, doubled for each failure in a row, up to `max`. It is
+    /// stored with the queue, for all processes that open it later. `None` leaves the stored value; a new
+    /// queue has 1 s and 5 min.
     ///
     /// # Errors
     ///
-    /// [`open`](Self::open) refuses a `base` above `max`, whichever of them is stored, and stores neither.
+    /// [`open`](Self::open) refuses a `base` above `max`, including stored values, and stores neither.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -134,13 +135,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// At most so many keys a second are handed out, by all processes together, and `burst` at once. It is stored with the
-    /// queue, and holds at once for all processes, until [`no_dispatch_rate`](Self::no_dispatch_rate).
+    /// Limits the dispatch rate of all processes together: keys per second, with a burst of `burst`. It is
+    /// stored with the queue, and applies at once in all processes, until
+    /// [`no_dispatch_rate`](Self::no_dispatch_rate).
     ///
     /// # Errors
     ///
-    /// [`open`](Self::open) refuses a rate below 10⁻⁶ or above 10⁶ keys a second, a burst of 0 or above 2³¹, and a burst of more keys than
-    /// come in 10⁹ s.
+    /// [`open`](Self::open) refuses a rate below 10⁻⁶ or above 10⁶ keys per second, a burst of 0 or above
+    /// 2³¹, and a burst of more keys than come in 10⁹ s.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -153,7 +155,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// Takes back the [rate](Self::dispatch_rate) that is stored with the queue, at once for all processes.
+    /// Removes the [rate](Self::dispatch_rate) stored with the queue, at once for all processes.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -166,32 +168,33 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// Keys belong to groups, and groups take turns: a tenant with a million ready keys does not keep the others waiting.
-    /// `group` tells the group of a key. [`Builder::group_by`] does the same in memory; on a server it holds for all
-    /// processes together:
+    /// Divides keys into groups that take turns: a tenant with a million ready keys does not keep the others
+    /// waiting. `group` returns the group of a key. It corresponds to [`Builder::group_by`] in memory; on a
+    /// server it holds for all processes together:
     ///
-    /// * Each group that has a ready key gets one key handed out in a turn, or as many as its weight says
-    ///   ([`group_by_with`](Self::group_by_with)). Within a group keys go in the order in which they became ready.
+    /// * In its turn, a group with ready keys gets one key handed out, or as many as its weight says
+    ///   ([`group_by_with`](Self::group_by_with)). Within a group, keys go in the order in which they became
+    ///   ready.
     /// * **While a group waits and may be served, each other group gets at most as many keys handed out as its weight says.**
     /// * **Of two groups that always have ready keys, the numbers of keys handed out, each divided by the group's weight, never
     ///   differ by more than 2** since any moment.
     /// * The highest priority goes first, and groups take turns within each priority; the two bounds hold for groups at the
     ///   same priority.
     ///
-    /// Other than in memory, a group that comes does not stand behind those that wait: it stands where a hash of its name says,
-    /// and may come before them, once. A key is not handed out while a transaction of somebody else's changes it (a value that
-    /// is added, a priority that is raised), and if it was the group's only one, the group has lost that turn.
+    /// Unlike in memory, a new group does not go behind those that wait: its place follows from a hash of its
+    /// name, so it may come before them, once. A key is not handed out while another transaction changes it
+    /// (adds a value, raises a priority); if it was the group's only key, the group loses that turn.
     ///
-    /// The group is stored with the key, as [bytes](Key::to_bytes), and stays as long as something is known of the key. Programs in other
-    /// languages say `select requeue.add_tx('orders', 'order-4711', grp => 'tenant-7')`. Keys that are added without one are
-    /// a group of their own, without a cap. A queue without groups pays nothing for them; one that has some hands out keys to
-    /// one process after another. The function of a second call takes the place of the first one's: groups within groups are not
-    /// for a server. Rules of both calls are stored.
+    /// The group is stored with the key, as [bytes](Key::to_bytes), and stays as long as the key is known.
+    /// Programs in other languages call `select requeue.add_tx('orders', 'order-4711', grp => 'tenant-7')`.
+    /// Keys that are added without a group are a group of their own, without a cap. A queue without groups
+    /// pays nothing for them; one with groups hands out keys to one process after another. A second call
+    /// replaces the function: nested groups are not available on a server. Rules of both calls are stored.
     ///
     /// # Users' code
     ///
-    /// `group` runs in whoever adds. If it panics, the panic reaches them, and the trigger is not accepted. A key must always tell the
-    /// same group, in all processes.
+    /// `group` runs in the process that adds. If it panics, the panic reaches the caller, and the trigger is
+    /// not accepted. A key must always have the same group, in all processes.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -206,13 +209,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// [`group_by`](Self::group_by) with weights, and with a cap on how many keys of a group may be held at the same time, by
-    /// all processes together. They are stored with the queue, and hold at once for all processes. A group that is at its cap is
-    /// passed over, also by those that open the queue without saying so.
+    /// Like [`group_by`](Self::group_by), with weights, and with a cap on how many keys of a group may be
+    /// held at the same time, in all processes together. They are stored with the queue, and apply at once in
+    /// all processes. A group at its cap is passed over, even by processes that open the queue without these
+    /// rules.
     ///
     /// # Errors
     ///
-    /// For a [`cap`](GroupRules::cap) of 0 [`open`](Self::open) says so.
+    /// With a [`cap`](GroupRules::cap) of 0, [`open`](Self::open) returns an error.
     ///
     /// ```no_run
     /// # use requeue_postgres::{GroupRules, Postgres};
@@ -231,7 +235,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self.group_by(group)
     }
 
-    /// Builds the queue in memory otherwise, in which claimed keys wait for a worker: with metrics, another clock.
+    /// Changes the builder of the queue in memory, in which claimed keys wait for a worker: metrics, another
+    /// clock.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -244,12 +249,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// Opens the queue, which is made if it is not there. From then on keys are claimed as workers want them.
+    /// Opens the queue, which is created if needed. From then on keys are claimed as workers want them.
     ///
     /// # Errors
     ///
-    /// If the schema is not there, or newer than this program; if the lease is too short, or what the builder was told
-    /// contradicts itself; if the server can't be asked.
+    /// If the schema is missing, or newer than this program; if the lease is too short, or the builder's
+    /// settings exclude each other; if the server can't be asked.
     ///
     /// ```no_run
     /// # use requeue_postgres::Postgres;
@@ -317,7 +322,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 }
 
-/// Stores what is given of the back-off and the rate, and gives the back-off that the queue has then.
+/// Stores the given back-off and rate. Returns the back-off that the queue then has.
 async fn store_limits(
     office: &mut Link,
     queue: i32,
@@ -355,7 +360,8 @@ async fn store_limits(
     Ok(stored)
 }
 
-/// The queue in memory, for the pump. What it upgrades has no [`Handle`] in it: the engine's thread never has the last one.
+/// The queue in memory, as the pump sees it. Its upgraded reference contains no [`Handle`]: the engine's
+/// thread never has the last one.
 struct Tap<K: Key, V: 'static> {
     inner: Weak<Inner<K, V>>,
     front: Front<K, V>,
@@ -418,9 +424,10 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
 
 /// A queue of a server that this process works on.
 ///
-/// A clone is another handle. When the last one is gone no more keys are claimed, and those that no worker has begun are
-/// put back; runs that go on are ended as long as a [`Postgres`](crate::Postgres) or another queue of it is there.
-/// A program that ends calls [`leave`](Self::leave): a handle may be where nobody thinks of it, in a handler for one.
+/// A clone is another handle. When the last one is dropped no more keys are claimed, and those that no worker
+/// has begun are put back; current runs can end as long as a [`Postgres`](crate::Postgres) or another queue
+/// of it exists. Before a program ends it should call [`leave`](Self::leave), because a handle may be in an
+/// unexpected place, such as a handler.
 ///
 /// ```no_run
 /// # use requeue_postgres::Postgres;
@@ -433,22 +440,22 @@ pub struct Queue<K: Key, V: 'static = ()> {
     handle: Arc<Handle<K, V>>,
 }
 
-/// What the handles of a queue share. The last one that goes waits for the engine's thread, unless there is another handle of
-/// the server: so that thread has none.
+/// State shared by the handles of a queue. Dropping the last one waits for the engine's thread, unless there
+/// is another handle of the server: so that thread has none.
 struct Handle<K: Key, V: 'static> {
     inner: Arc<Inner<K, V>>,
     name: String,
-    /// Turns true when the lease is given up.
+    /// Becomes true when the lease is given up.
     left: watch::Receiver<bool>,
     /// Where it is woken.
     post: Arc<Post>,
-    /// What metrics read, as long as the queue is there.
+    /// The metrics' source, as long as the queue exists.
     _figures: Arc<dyn ReadEngine>,
-    /// Behind the others: it waits for what they begin.
+    /// After the others: it waits for what they begin.
     hub: Arc<Hub>,
 }
 
-/// The queue in memory, which the engine's thread borrows as it gives a key to it.
+/// The queue in memory, which the engine's thread borrows to give it a key.
 struct Inner<K: Key, V: 'static> {
     front: WorkQueue<K, V>,
     pen: Arc<Pen<K>>,
@@ -458,7 +465,7 @@ struct Inner<K: Key, V: 'static> {
 }
 
 impl<K: Key, V> Inner<K, V> {
-    /// Puts a key back that no worker has begun.
+    /// Puts back a key that no worker has begun.
     fn puts_back(&self, key: &K) {
         self.pen.put_back(key, || {
             let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(key)));
@@ -468,7 +475,8 @@ impl<K: Key, V> Inner<K, V> {
 }
 
 impl<K: Key, V: DeserializeOwned> Inner<K, V> {
-    /// The key, and its values as one. It runs in the task that claims for everybody, which a panic would end.
+    /// Decodes the key, and merges its values. It runs in the task that claims for all queues, which a panic
+    /// would end.
     fn read(&self, claimed: &Claimed) -> Result<(K, Option<V>), String> {
         let key = caught("what reads the key", || {
             K::from_bytes(claimed.key.clone())
@@ -489,13 +497,14 @@ impl<K: Key, V: DeserializeOwned> Inner<K, V> {
     }
 }
 
-/// What users' code says, or that it panicked.
+/// Runs user code. A panic becomes an error.
 fn caught<T>(what: &str, runs: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(runs)).unwrap_or_else(|_| Err(format!("{what} panicked")))
 }
 
 impl<K: Key, V> Handle<K, V> {
-    /// Claims no more, and puts back what no worker has begun. What has no run any more then gives up the lease.
+    /// Stops claiming, and puts back keys that no worker has begun. When no run is left the lease is given
+    /// up.
     fn leaves(&self) {
         let pen = &self.inner.pen;
         self.hub.sleepers.remove(pen.queue, &self.post);
@@ -534,16 +543,17 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
 }
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
-    /// Asks for a run of the key. It is durable when this has ended well. A trigger of a key that is in line already, or that
-    /// runs again after its run, is only looked up.
+    /// Asks for a run of the key. It is durable when this has succeeded. A trigger of a key that is already
+    /// in line, or that runs again after its run, is only looked up.
     ///
     /// # Errors
     ///
-    /// See [`EngineError`]; the key comes back. One that is longer than [`LONGEST_KEY`](crate::LONGEST_KEY) is refused.
+    /// See [`EngineError`]; the key comes back. A key longer than [`LONGEST_KEY`](crate::LONGEST_KEY) is
+    /// refused.
     ///
     /// # Cancel safety
     ///
-    /// It has begun when this returns; dropped, it goes on.
+    /// The call has begun when this returns; if it is dropped, it continues.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -555,11 +565,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.add_with(key, Add::now())
     }
 
-    /// Asks for a run of the key so much later, by the server's clock. Of several such triggers the earliest counts.
+    /// Asks for a run of the key after a delay, by the server's clock. Of several such triggers the earliest
+    /// counts.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -571,12 +582,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.add_with(key, Add::after(delay))
     }
 
-    /// Asks for a run of the key as `how` says: with a value, a priority, later.
+    /// Asks for a run of the key with the options of `how`: a value, a priority, a delay.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add); also where `how` says what the server does not keep: a debounce, a limiter's delay, timers
-    /// other than the earliest.
+    /// Like [`add`](Self::add); and if `how` has an option that the server does not support: a debounce, a
+    /// limiter's delay, timers other than the earliest.
     ///
     /// ```no_run
     /// # use requeue::Add;
@@ -589,12 +600,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.ask(key, how.into(), None)
     }
 
-    /// The same, and the key comes again so long after each run, until it is [cancelled](Client::cancel). What is missed
-    /// while no process works on the queue is one run.
+    /// Like [`add_with`](Self::add_with), for a key that comes again after each run, until it is
+    /// [cancelled](Client::cancel). Runs missed without a process that works become one run.
     ///
     /// # Errors
     ///
-    /// As for [`add_with`](Self::add_with).
+    /// Like [`add_with`](Self::add_with).
     ///
     /// ```no_run
     /// # use requeue::Add;
@@ -653,24 +664,26 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         Op::of(answer)
     }
 
-    /// Adds a key in a transaction of the user's: the trigger is there if and when that commits. It locks nothing that
-    /// another transaction waits for, also where both add the same keys.
+    /// Adds a key in a user's transaction: the trigger exists if and when that commits. It locks nothing that
+    /// another transaction waits for, even if both add the same keys.
     ///
-    /// Programs in other languages say `select requeue.add_tx('orders', 'order-4711')`.
+    /// Programs in other languages call `select requeue.add_tx('orders', 'order-4711')`.
     ///
-    /// While a process that works on the queue sleeps, the transaction notifies it. That has two consequences in PostgreSQL:
+    /// If a process that works on the queue sleeps, the transaction notifies it. That has two consequences in
+    /// PostgreSQL:
     ///
     /// * Transactions that notify commit one after another: one whose commit hangs holds the others up.
     /// * `prepare transaction` is refused after it. A program with two-phase commit (XA) adds in a transaction of its own.
     ///
     /// # Errors
     ///
-    /// If the transaction has failed, `how` says what the server does not keep, or the key is longer than
-    /// [`LONGEST_KEY`](crate::LONGEST_KEY): then nothing was sent, and the transaction may go on.
+    /// If the transaction has failed, `how` has an option that the server does not support, or the key is
+    /// longer than [`LONGEST_KEY`](crate::LONGEST_KEY). In the last two cases nothing was sent, and the
+    /// transaction may continue.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the trigger may be part of the transaction or not.
+    /// If it is dropped, the trigger may be part of the transaction or not.
     ///
     /// ```no_run
     /// # use requeue::Add;
@@ -711,7 +724,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         added.map(drop).map_err(|e| Failed::of(&e).into())
     }
 
-    /// The queue as operators see it: list, cancel, retry, pause, count.
+    /// The queue for operators: list, cancel, retry, pause, count.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -729,7 +742,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         }
     }
 
-    /// What is known of the key.
+    /// State of the key.
     ///
     /// # Errors
     ///
@@ -745,7 +758,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.client().state(key)
     }
 
-    /// Takes away what asks for a run of the key; a run that goes on goes on. False if there was nothing.
+    /// Cancels everything that asks for a run of the key; a current run goes on. False if there was nothing.
     ///
     /// # Errors
     ///
@@ -761,7 +774,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.client().cancel(key)
     }
 
-    /// The next key: [`WorkQueue::get`]. An item that is dropped without a word comes back, as failed.
+    /// Waits for the next key: [`WorkQueue::get`]. An item that is dropped without an outcome comes back as
+    /// failed.
     ///
     /// ```no_run
     /// # async fn one(q: &requeue_postgres::Queue<u64>) {
@@ -774,7 +788,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.front.get()
     }
 
-    /// The next key, in a thread: [`WorkQueue::get_blocking`].
+    /// Blocks until there is a key: [`WorkQueue::get_blocking`].
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -789,7 +803,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.front.get_blocking()
     }
 
-    /// Up to so many keys: [`WorkQueue::get_many`].
+    /// Waits for up to `most` keys: [`WorkQueue::get_many`].
     ///
     /// ```no_run
     /// # async fn some(q: &requeue_postgres::Queue<u64>) {
@@ -801,7 +815,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.front.get_many(most)
     }
 
-    /// A key that was claimed already, with [`prefetch`](QueueBuilder::prefetch): [`WorkQueue::try_get`].
+    /// Takes a key that was already claimed, with [`prefetch`](QueueBuilder::prefetch):
+    /// [`WorkQueue::try_get`].
     ///
     /// # Errors
     ///
@@ -819,11 +834,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.front.try_get()
     }
 
-    /// Up to so many keys that were claimed already: [`WorkQueue::try_get_many`].
+    /// Takes up to `most` keys that were already claimed: [`WorkQueue::try_get_many`].
     ///
     /// # Errors
     ///
-    /// As for [`try_get`](Self::try_get).
+    /// Like [`try_get`](Self::try_get).
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -849,9 +864,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self.handle.inner.front
     }
 
-    /// How many ends of runs have changed nothing since the queue was opened: the server refused them, because the lease was lost and
-    /// the key was others' by then, or they could not be sent before that. Such keys run again. An end that was sent twice, because the
-    /// first call was not answered, does not count if the second is refused: the first may have been accepted.
+    /// Number of ends of runs that changed nothing since the queue was opened: the server refused them,
+    /// because the lease was lost and others had the key by then, or they could not be sent before that. Such
+    /// keys run again. An end that was sent twice, because the first call was not answered, does not count if
+    /// the second is refused: the first may have been accepted.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -864,11 +880,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.pen.refused.load(Relaxed)
     }
 
-    /// Why the last call that claims keys and sends ends of runs failed; `None` if it went well. It is tried again all the time.
+    /// The error of the last call that claims keys and sends ends of runs; `None` if it succeeded. It is
+    /// retried continuously.
     ///
-    /// It is `None` also after a lease was lost: a new one is taken. What the server can't keep of a value that a handler has put
-    /// back, or of an error, is told until the next call, in which the key comes back with the values that its run had. It says
-    /// nothing of the connection on which the lease is extended; the metrics `requeue_lease_*` do.
+    /// It is also `None` after a lease was lost: a new one is taken. A value put back by a handler, or an
+    /// error, that the server can't store is reported until the next call, in which the key comes back with
+    /// the values that its run had. It does not cover the connection that extends the lease; the metrics
+    /// `requeue_lease_*` do.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -883,9 +901,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.pen.trouble().clone()
     }
 
-    /// Why this process has stopped working on the queue: the schema was migrated to a version that serves newer programs alone. `None` as
-    /// long as it works on. It is looked at every 5 seconds. From then on nothing is claimed, added or ended through this handle: the runs
-    /// are told to end ([`Run::cancelled`](requeue::Run::cancelled)) and their keys go back in line, and so the workers end.
+    /// The reason why this process has stopped working on the queue: the schema was migrated to a version
+    /// that needs newer programs. `None` while it works. It is checked every 5 seconds. From then on nothing
+    /// is claimed, added or ended through this handle: the runs are told to end
+    /// ([`Run::cancelled`](requeue::Run::cancelled)), their keys go back in line, and the workers end.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -900,8 +919,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.hub.pulse.serving.refusal()
     }
 
-    /// Whether the server knows of the ends of all runs that have ended here. A run whose end has not reached the server when
-    /// the process exits runs again. The last handle of a server waits for it, for 5 seconds at most.
+    /// Whether the server has the ends of all runs that have ended here. If the process exits before, a run
+    /// without a recorded end runs again. Dropping the last handle of a server waits for that, at most 5
+    /// seconds.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -914,18 +934,19 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.handle.inner.pen.has_sent()
     }
 
-    /// Ends the work of this process on the queue, as the end of the last handle does, whoever else has one: it claims no more,
-    /// takes no triggers, and puts back what no worker has begun. It has ended when the last run has, the server knows of
-    /// that, and the lease is given up; without that other processes get the key of a run only when the lease is over. Called
-    /// once the workers have ended it takes one call to the server.
+    /// Ends this process's work on the queue, like dropping the last handle, even if other handles exist: it
+    /// claims no more keys, accepts no triggers, and puts back keys that no worker has begun. It completes
+    /// when the last run has ended, the server has its end, and the lease is given up; otherwise other
+    /// processes would get a run's key only when the lease is over. Once the workers have ended it takes one
+    /// call to the server.
     ///
     /// # Errors
     ///
-    /// If the engine is closed meanwhile. A server that does not answer is tried again all the time.
+    /// If the engine is closed meanwhile. An unresponsive server is retried continuously.
     ///
     /// # Cancel safety
     ///
-    /// It has begun when this returns; dropped, it goes on.
+    /// The call has begun when this returns; if it is dropped, it continues.
     ///
     /// ```no_run
     /// # use requeue::{Run, Worker};
@@ -948,8 +969,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         })
     }
 
-    /// Claims no more keys, and takes no triggers through this process. What was claimed is handed out, and what waits on the
-    /// server is for others.
+    /// Stops claiming keys, and accepts no triggers through this process. Claimed keys are handed out, and
+    /// keys on the server are left to others.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -963,7 +984,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         report
     }
 
-    /// [`shut_down`](Self::shut_down), and waits for the end of the runs of this process.
+    /// Like [`shut_down`](Self::shut_down), and waits for the end of this process's runs.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

@@ -1,4 +1,4 @@
-//! What a handler may do with its run in a transaction of its own.
+//! [`RunExt`]: a handler's operations on its run in a transaction of its own.
 
 use crate::link::Failed;
 use crate::pen::Pen;
@@ -8,7 +8,7 @@ use requeue::{EngineError, IntoOutcome, Outcome, Run};
 use std::future::Future;
 use tokio_postgres::GenericClient;
 
-/// A run that has ended with its handler's transaction: an outcome like others.
+/// An outcome: the run has ended with its handler's transaction.
 ///
 /// ```no_run
 /// use requeue::{BoxError, Run};
@@ -32,13 +32,14 @@ impl IntoOutcome for Ended {
     }
 }
 
-/// Calls for runs of a queue on PostgreSQL, in a transaction of the handler's own, in the same database.
+/// Calls for runs of a queue on PostgreSQL, in a handler's own transaction, in the queue's database.
 ///
-/// In a transaction at `repeatable read` or `serializable`, call [`guard`](Self::guard) first, before any other statement. The
-/// engine copies the queue's tables from time to time while a snapshot is held. A transaction whose snapshot is older than such a copy
-/// sees an empty table, so that both calls answer [`EngineError::LeaseLost`] although the lease is kept. A run that has called
-/// `guard` keeps the table from being copied until its transaction ends. (A copy may go on just as `guard` is called. After
-/// `lock table requeue.item in access share mode` as the very first statement that can't happen either.)
+/// In a transaction at `repeatable read` or `serializable`, call [`guard`](Self::guard) first, before any
+/// other statement. The engine copies the queue's tables from time to time while a snapshot is held. A
+/// transaction whose snapshot is older than such a copy sees an empty table, so both calls return
+/// [`EngineError::LeaseLost`] although the lease is kept. After a call of `guard` the table is not copied
+/// until the run's transaction ends. (A copy may be under way when `guard` is called. With `lock table
+/// requeue.item in access share mode` as the very first statement that can't happen either.)
 ///
 /// ```no_run
 /// use requeue::{BoxError, Run};
@@ -53,12 +54,12 @@ impl IntoOutcome for Ended {
 /// }
 /// ```
 pub trait RunExt {
-    /// Locks the run until the transaction ends: what it writes is not a zombie's.
+    /// Locks the run until the transaction ends: its writes are then not a zombie's.
     ///
     /// # Errors
     ///
-    /// [`EngineError::LeaseLost`] if others have the key; the transaction can't commit then. Also if the run is none of a
-    /// queue on PostgreSQL.
+    /// [`EngineError::LeaseLost`] if others have the key; the transaction can't commit then. Also if the run
+    /// does not belong to a queue on PostgreSQL.
     ///
     /// ```no_run
     /// # use requeue::{BoxError, Run};
@@ -70,13 +71,15 @@ pub trait RunExt {
     /// ```
     fn guard<C: GenericClient + Sync>(&self, tx: &C) -> impl Future<Output = Result<(), EngineError>> + Send;
 
-    /// Ends the run well, if and when the transaction commits. If it is rolled back the run has failed.
+    /// Ends the run as succeeded, if and when the transaction commits. If it is rolled back the run has
+    /// failed.
     ///
-    /// While another process sleeps the transaction notifies it, so that PostgreSQL refuses `prepare transaction` after this.
+    /// If another process sleeps the transaction notifies it, so PostgreSQL refuses `prepare transaction`
+    /// after this.
     ///
     /// # Errors
     ///
-    /// As for [`guard`](Self::guard).
+    /// Like [`guard`](Self::guard).
     ///
     /// ```no_run
     /// # use requeue::{BoxError, Run};

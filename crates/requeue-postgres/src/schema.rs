@@ -1,8 +1,9 @@
-//! The schema on the server: how it is made, brought to this program's version, and found to be another one.
+//! The schema on the server: creating it, migrating it to this program's version, and detecting another one.
 //!
-//! Tables are made by the file of version 1, and changed by one file for each later version. Functions, views and comments stand in
-//! files of the newest version alone, and are all made anew at each migration. Processes of the version before go on: the functions
-//! that they call are kept (see `functions.sql`).
+//! Tables are created by the file of version 1, and changed by one file for each later version. Functions,
+//! views and comments are in files of only the newest version, and are all recreated at each migration.
+//! Processes of the previous version can work on: the functions that they call are kept (see
+//! `functions.sql`).
 
 use crate::link::{Failed, Link};
 use requeue::{BoxError, EngineError};
@@ -11,9 +12,9 @@ use std::time::{Duration, Instant};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
-/// Migrations of the tables to each version from the version before; the first makes them from nothing.
+/// Migrations of the tables to each version from the previous one; the first creates them.
 const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
-/// Scripts that are run anew at each migration.
+/// Scripts that run at each migration.
 const CODE: [&str; 7] = [
     include_str!("schema/functions.sql"),
     include_str!("schema/adds.sql"),
@@ -23,16 +24,16 @@ const CODE: [&str; 7] = [
     include_str!("schema/jit.sql"),
     include_str!("schema/rights.sql"),
 ];
-/// The version that this program makes.
+/// The version that this program creates.
 pub(crate) const VERSION: i32 = STEPS.len() as i32;
 
-/// Limit of a wait for a table, which keeps all others from it meanwhile; then they have [`LETS`].
+/// Limit of a wait for a table, which blocks all others meanwhile; then they have [`LETS`].
 const WAITS: &str = "500ms";
 const LETS: Duration = Duration::from_millis(500);
-/// After so long it is given up, and told who has the table.
+/// Time after which the migration is given up, with an error that names the table's holder.
 const TRIES: Duration = Duration::from_secs(30);
 
-/// The version of a schema, and the oldest one whose programs it serves.
+/// The version of a schema, and the oldest program version that it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     newest: i32,
@@ -58,12 +59,12 @@ async fn version(office: &mut Link) -> Result<Option<Version>, Failed> {
     office.query("select 1, version from requeue.meta", &[]).await.map(read)
 }
 
-/// Whether the schema still serves this program: somebody may migrate it while the program runs.
+/// Whether the schema still serves this program: it may be migrated while the program runs.
 #[derive(Default)]
 pub(crate) struct Serving(AtomicU32);
 
 impl Serving {
-    /// Why it does not. Nothing is called any more then that a newer version may have changed.
+    /// The reason why it does not. Then nothing is called any more that a newer version may have changed.
     pub(crate) fn refusal(&self) -> Option<EngineError> {
         match self.0.load(Relaxed) {
             0 => None,
@@ -71,14 +72,14 @@ impl Serving {
         }
     }
 
-    /// The oldest version whose programs the schema serves.
+    /// Records the oldest version that the schema serves.
     pub(crate) fn is_told(&self, oldest: i64) {
         if oldest > i64::from(VERSION) {
             self.0.store(u32::try_from(oldest).unwrap_or(u32::MAX), Relaxed);
         }
     }
 
-    /// Asks the server, where a call says that a function is not there any more.
+    /// Asks the server, after a call that found a function missing.
     pub(crate) async fn asks(&self, office: &mut Link) {
         if let Ok(Some(version)) = version(office).await {
             self.is_told(version.oldest.into());
@@ -86,7 +87,7 @@ impl Serving {
     }
 }
 
-/// Makes the schema, or brings it to this program's version.
+/// Creates the schema, or migrates it to this program's version.
 pub(crate) async fn make(office: &mut Link) -> Result<(), EngineError> {
     let begun = Instant::now();
     loop {
@@ -117,7 +118,7 @@ pub(crate) async fn make(office: &mut Link) -> Result<(), EngineError> {
     }
 }
 
-/// One migration, which happens as a whole or not at all.
+/// Executes one migration, completely or not at all.
 async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
     let steps = STEPS.iter().skip(usize::try_from(from).unwrap_or(0)).chain(&CODE);
     let steps = steps.copied().collect::<Vec<_>>().concat();
@@ -142,7 +143,7 @@ async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
     made
 }
 
-/// Adds to the failure the transaction that keeps the tables from being changed.
+/// Adds the transaction that blocks the tables to an error.
 async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
     let Failed::Not(why) = failed else { return failed };
     let holder = "select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), l.relation::regclass::text
@@ -161,7 +162,7 @@ async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
     }
 }
 
-/// Why the schema could not be made and, if the role may not do that, what is to be granted.
+/// Adds the missing grants to an error, if the role may not create the schema.
 async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
     let is_refused = failed.is(&SqlState::INSUFFICIENT_PRIVILEGE);
     let Failed::Not(why) = failed else { return failed };
@@ -187,7 +188,7 @@ async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
     Failed::Not(format!("{why}; {needed}").into())
 }
 
-/// Whether the schema is one that this program works with.
+/// Checks that this program works with the schema.
 pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
     serves(version(office).await?)
 }

@@ -1,4 +1,5 @@
-//! Who is woken when a queue has keys in line: at once where this process has added them, by a notification where another one has.
+//! Wake-ups for queues with new keys: directly if this process has added them, by a notification if another
+//! one has.
 
 use crate::post::Post;
 use std::collections::HashMap;
@@ -6,19 +7,19 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Wakes whoever sleeps on the server in one of these queues, the process `$2` excepted: that one knows. It is called when the triggers are committed.
-/// Nothing is lost with it, so that it does not wait for the disk.
+/// Wakes the processes that sleep in one of these queues, except the process `$2`, which knows. Called when
+/// the triggers are committed. It may be lost without harm, so it does not wait for the disk.
 pub(crate) const WAKE: &str =
     "select set_config('synchronous_commit', 'off', true), requeue.wake(q, $2) from unnest($1::int[]) q";
 
 pub(crate) struct Sleepers {
-    /// The process's, as an owner of keys and in its notifications: its machine, its number there, a number of its own, and its
-    /// application's name. `web-3 4711 0123456789abcdef shop`. The schema's views take it apart.
+    /// The process's name as an owner of keys and in its notifications: its host, its number there, a random
+    /// number, and its application's name. `web-3 4711 0123456789abcdef shop`. The schema's views split it.
     pub(crate) name: String,
     of: Mutex<HashMap<i32, Vec<Arc<Post>>>>,
 }
 
-/// The machine's name as one word.
+/// The host's name as one word.
 fn machine() -> String {
     let name = whoami::hostname().unwrap_or_default();
     let one_word = |letter: char| if letter.is_whitespace() || letter.is_control() { '-' } else { letter };
@@ -39,7 +40,7 @@ impl Sleepers {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `who` is woken from now on.
+    /// Registers `who` to be woken from now on.
     pub(crate) fn add(&self, queue: i32, who: Arc<Post>) {
         self.of().entry(queue).or_default().push(who);
     }
@@ -56,7 +57,7 @@ impl Sleepers {
         }
     }
 
-    /// A notification: the queue's number, and the process's name if one has added through this library.
+    /// Handles a notification: the queue's number, and the process's name if this library has added.
     pub(crate) fn hear(&self, payload: &str) {
         let (queue, name) = payload.split_once(' ').unwrap_or((payload, ""));
         match queue.parse() {

@@ -1,7 +1,7 @@
-//! TLS by rustls, and what a connection string says of it.
+//! TLS by rustls, and its options in a connection string.
 //!
-//! The names and their meanings are libpq's. tokio-postgres reads `sslmode` up to `require`; what is said of certificates
-//! (`sslmode=verify-full`, `sslrootcert`) is taken out of the string before it sees it.
+//! The names and their meanings are libpq's. tokio-postgres reads `sslmode` up to `require`; the options for
+//! certificates (`sslmode=verify-full`, `sslrootcert`) are removed from the string first.
 
 use crate::words::Words;
 use requeue::BoxError;
@@ -14,18 +14,18 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Who signs the certificates of servers that are trusted.
+/// The authorities whose certificates of servers are trusted.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Trust {
-    /// Whoever answers: the connection is encrypted, and nobody knows by whom.
+    /// Any: the connection is encrypted, and the server is not verified.
     Anyone,
-    /// Whom the system trusts.
+    /// The system's authorities.
     System,
-    /// Those of this file.
+    /// The authorities in this file.
     File(String),
 }
 
-/// Takes out of a connection string what tokio-postgres does not read: who is trusted.
+/// Removes from a connection string the options that tokio-postgres does not read.
 pub(crate) fn trust(config: &mut Words) -> Result<Trust, BoxError> {
     let (roots, mode) = (config.take("sslrootcert"), config.take("sslmode"));
     let mut is_checked = roots.is_some();
@@ -48,7 +48,7 @@ pub(crate) fn trust(config: &mut Words) -> Result<Trust, BoxError> {
     })
 }
 
-/// How connections are made that trust these.
+/// Makes connections that trust these authorities.
 pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, BoxError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
@@ -85,7 +85,7 @@ pub(crate) fn connector(trust: &Trust) -> Result<MakeRustlsConnect, BoxError> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Takes any certificate whose key the server has.
+/// Accepts any certificate whose key the server has.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

@@ -1,11 +1,12 @@
-//! Parameters of statements that say which of PostgreSQL's types they are.
+//! Parameters of statements with their PostgreSQL types.
 //!
-//! A statement that is not prepared is sent in one message with its parameters, so that nobody asks the server for their types.
+//! An unprepared statement is sent in one message with its parameters, without asking the server for their
+//! types.
 
 use serde_json::value::RawValue;
 use tokio_postgres::types::{Json, ToSql, Type};
 
-/// A type whose values are parameters.
+/// A type whose values can be parameters.
 pub(crate) trait Typed {
     const TYPE: Type;
     /// The type of an array of them.

@@ -1,7 +1,7 @@
-//! What metrics are told of the server, and of this process's lease.
+//! The metrics' view of the server, and of this process's lease.
 //!
-//! The server is looked at every few seconds, on the connection for rare calls: who reads the figures waits for nobody, and
-//! a lease waits for no look. Only where the queue has metrics.
+//! The server is asked every few seconds, on a connection for rare calls: reading the figures waits for
+//! nothing, and delays no lease. Only if the queue has metrics.
 
 use crate::client::{Stats, counts};
 use crate::lanes::Lanes;
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The server is looked at so often, and has so long for its answer.
+/// Interval of looks at the server, and time limit of its answer.
 const LOOKS: Duration = Duration::from_secs(5);
-/// Counts go up to this: a look is a few milliseconds then, and each process has its own.
+/// Maximum of counts: a look then takes a few milliseconds, and each process has its own.
 const MOST: i32 = 10_000;
-/// What was seen so long ago is not told any more: somebody else has had the connection since, or the server does not answer.
+/// Age at which a look is no longer reported: the connection was in other use, or the server does not answer.
 const OLD: Duration = Duration::from_secs(15);
 
 pub(crate) struct Watch<K> {
     lease: Arc<Lease<K>>,
-    /// What the last look has seen, and when; `None` if it failed.
+    /// Result and time of the last look; `None` if it failed.
     seen: Mutex<Option<(Instant, Stats)>>,
 }
 
@@ -69,7 +69,7 @@ impl From<Stats> for StoreGauges {
     }
 }
 
-/// Looks at the server as long as the queue is there: also after it was shut down, while its figures are read.
+/// Looks at the server as long as the queue exists: even after it was shut down, while its figures are read.
 pub(crate) async fn looks<K>(watch: Weak<Watch<K>>, office: Arc<Lanes>, mut closing: watch::Receiver<bool>) {
     let looking = async {
         while let Some(watch) = watch.upgrade() {

@@ -1,13 +1,13 @@
-//! A connection string, taken apart: it may say more than tokio-postgres reads.
+//! The parts of a connection string, with options that tokio-postgres does not read.
 
 use requeue::BoxError;
 
-/// The options of a connection string, as they stand there.
+/// The options of a connection string, as written.
 #[derive(Clone)]
 pub(crate) struct Words {
-    /// What stands before the options of a URL; `None` if the string is none.
+    /// The part of a URL before its options; `None` if the string is not a URL.
     url: Option<String>,
-    /// `name=value` each.
+    /// Options of the form `name=value`.
     options: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Words {
         Self { url: Some(url.to_owned()), options }
     }
 
-    /// Takes the value of an option out, as it is written there. Where it stands there more than once, the last one counts.
+    /// Removes an option. Returns its value as written; of several, the last one counts.
     fn take_raw(&mut self, wanted: &str) -> Option<String> {
         let all = std::mem::take(&mut self.options);
         let (taken, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|option| name(option) == wanted);
@@ -33,7 +33,7 @@ impl Words {
         taken.last().map(|option| option.split_once('=').map_or("", |(_, value)| value.trim()).to_owned())
     }
 
-    /// Takes the value of an option out.
+    /// Removes an option. Returns its value.
     pub(crate) fn take(&mut self, wanted: &str) -> Option<String> {
         let value = self.take_raw(wanted)?;
         Some(match self.url {
@@ -42,18 +42,18 @@ impl Words {
         })
     }
 
-    /// Whether an option is there.
+    /// Whether an option is present.
     pub(crate) fn says(&self, wanted: &str) -> bool {
         self.options.iter().any(|option| name(option) == wanted)
     }
 
-    /// One more option, whose value is a plain word.
+    /// Adds an option, whose value is a plain word.
     #[cfg(feature = "rustls")]
     pub(crate) fn put(&mut self, option: &str) {
         self.options.push(option.to_owned());
     }
 
-    /// Takes `direct_host` and `direct_port` out: the same string for that host, if one is named.
+    /// Removes `direct_host` and `direct_port`. Returns the string for that host, if one is named.
     pub(crate) fn take_direct(&mut self) -> Result<Option<Self>, BoxError> {
         let (host, port) = (self.take_raw("direct_host"), self.take_raw("direct_port"));
         let Some(host) = host else {
@@ -69,12 +69,12 @@ impl Words {
         Ok(Some(direct))
     }
 
-    /// What the string says but for its hosts.
+    /// The string without its hosts.
     pub(crate) fn without_hosts(self) -> Self {
         self.with_hosts("")
     }
 
-    /// The same, with these in their place where it is a URL.
+    /// The string with these hosts in place of its own, if it is a URL.
     fn with_hosts(mut self, hosts: &str) -> Self {
         for option in ["host", "hostaddr", "port"] {
             self.take_raw(option);
@@ -88,7 +88,7 @@ impl Words {
         self
     }
 
-    /// The string again.
+    /// The string in one piece.
     pub(crate) fn join(self) -> String {
         match self.url {
             Some(url) if self.options.is_empty() => url,
@@ -98,8 +98,8 @@ impl Words {
     }
 }
 
-/// The words `name=value` of a connection string that is no URL, as they stand there. A value may be in quotes, with `\`
-/// before characters that mean themselves, and there may be spaces around `=`.
+/// The words `name=value` of a connection string that is not a URL, as written. A value may be in quotes,
+/// with `\` before literal characters, and there may be spaces around `=`.
 fn words(config: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = config.chars().peekable();

@@ -1,5 +1,6 @@
-//! Rules E40 to E42: what processes that wait cost the server, how many an add wakes, and that queues and locked keys do not wait for one
-//! another. What is asserted are counts (of calls, transactions, sessions, processes), and no times.
+//! Rules E40 to E42: the server's costs of waiting processes, the number of processes that an add wakes, and
+//! that queues and locked keys do not wait for one another. The tests assert counts (of calls, transactions,
+//! sessions, processes), not times.
 
 mod common;
 
@@ -19,7 +20,8 @@ fn works(q: &Queue<String>) -> (Worker, mpsc::Receiver<String>) {
     (worker.expect("threads"), ran)
 }
 
-/// JIT is off in all functions: a forced plan looks so dear that it would be compiled at each call.
+/// JIT is off in all functions: a forced plan's estimated cost is so high that it would be compiled at each
+/// call.
 #[test]
 fn e40_no_function_is_compiled() {
     let Some(db) = Database::new() else { return };
@@ -169,7 +171,7 @@ fn e42_the_queues_of_a_process_share_a_few_connections() {
     }
 }
 
-/// Waits for a statement of the process that waits for a lock, and notes what is to be written behind it.
+/// Waits for a statement of the process that waits for a lock, and records triggers for the next one.
 fn behind_a_statement(db: &Database, q: &Queue<String>, notes: impl FnOnce()) {
     block_on(async {
         let mut other = db.client().await;

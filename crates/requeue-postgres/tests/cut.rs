@@ -1,7 +1,7 @@
-//! Rule E44: a connection that is silently cut is noticed.
+//! Rule E44: a silently cut connection is noticed.
 //!
-//! The test runs once more in a network of its own, which it takes down: no packet arrives any more, and nobody is told. That needs
-//! Linux and root.
+//! The test runs again in a network of its own, which it takes down: no packet arrives any more, and no side
+//! is told. That needs Linux and root.
 
 #![cfg(target_os = "linux")]
 
@@ -18,7 +18,7 @@ fn ip(state: &str) -> bool {
     Command::new("ip").args(["link", "set", "lo", state]).status().is_ok_and(|status| status.success())
 }
 
-/// How many connections this network's clients have to the server.
+/// Number of connections of this network's clients to the server.
 fn connections() -> usize {
     let all = std::fs::read_to_string("/proc/self/net/tcp").expect("it is Linux");
     // the peer's port is 5439, and the connection is established

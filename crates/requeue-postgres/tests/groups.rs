@@ -1,5 +1,6 @@
-//! Rule B3 on a server: groups take turns, whichever process asks. Most of these tests are several sessions that call
-//! `requeue.next` at once, as processes do; what they were given is then put in the order in which it was handed out.
+//! Rule B3 on a server: groups take turns across all processes. Most of these tests have several sessions
+//! that call `requeue.next` concurrently, like processes; their keys are then put in the order in which they
+//! were handed out.
 
 mod common;
 
@@ -13,7 +14,7 @@ use std::sync::{Mutex, mpsc};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 
-/// Adds so many keys of a group to the queue.
+/// Adds this number of keys of a group to the queue.
 fn fills(db: &Database, group: &str, keys: u32) {
     db.sql(&fill(group, 1, keys));
 }
@@ -24,7 +25,7 @@ fn set_rules(db: &Database, rules: GroupRules<String>) {
     pg.client("orders").set_group_rules(rules).wait().expect("it is up");
 }
 
-/// Adds so many keys of a group, named `group/n`.
+/// SQL that adds this number of keys of a group, named `group/n`.
 fn fill(group: &str, from: u32, keys: u32) -> String {
     format!(
         "select count(*) from requeue.add(requeue.open('orders'),
@@ -42,7 +43,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A session that works on the queue as a process does.
+/// A session that works on the queue like a process.
 struct Session {
     client: Client,
     queue: i32,
@@ -61,7 +62,7 @@ impl Session {
         Self { client, queue, owner }
     }
 
-    /// Ends runs well, and claims.
+    /// Ends runs as succeeded, and claims keys.
     async fn next(&self, most: i32, ends: &[Given]) -> Vec<Given> {
         let keys: Vec<&[u8]> = ends.iter().map(|it| &*it.0).collect();
         let fences: Vec<i64> = ends.iter().map(|it| it.1).collect();
@@ -81,9 +82,9 @@ impl Session {
     }
 }
 
-/// Many sessions at once, which claim a few keys each time and end the runs with the next claim, until there are none or
-/// `over`, which gets what a session was given last. The groups of the keys in the order in which they were handed out: claims
-/// do not overlap, so that the fences of one are all before those of the next.
+/// Runs many concurrent sessions, which claim a few keys each time and end the runs with the next claim,
+/// until there are none or `over` returns true for a session's latest keys. Returns the groups of the keys in
+/// hand-out order: claims do not overlap, so the fences of one are all before those of the next.
 fn work(db: &Database, sessions: u64, over: impl Fn(&[Given]) -> bool + Sync) -> Vec<String> {
     let claims = Mutex::new(Vec::new());
     std::thread::scope(|threads| {
@@ -121,8 +122,8 @@ fn work(db: &Database, sessions: u64, over: impl Fn(&[Given]) -> bool + Sync) ->
     claims.into_iter().flatten().map(|(key, _)| tenant(&text(&key))).collect()
 }
 
-/// Rule B3 for groups that all wait all the time: between two turns of one each other has its weight, and of two the numbers
-/// of keys divided by weights differ by 2 at most, since any moment.
+/// Checks rule B3 for groups that always wait: between two turns of a group each other has its weight, and of
+/// two groups the numbers of keys divided by weights differ by at most 2, since any moment.
 fn is_fair(order: &[String], weights: &BTreeMap<&str, i64>) {
     for (a, &wa) in weights {
         for (b, &wb) in weights.iter().filter(|(b, _)| *b != a) {
@@ -246,8 +247,8 @@ fn b3_caps_hold_for_all_processes_together_whatever_becomes_of_them() {
     assert_eq!(db.sql("select count(*) from requeue.item"), "0");
 }
 
-/// A process that ends some of its runs and, now and then, dies: what it held goes to others, or back in line. After each claim it
-/// looks how many keys of each group are held, by whomever, and notes the most.
+/// A process that ends some of its runs and, now and then, dies: its keys go to others, or back in line.
+/// After each claim it records the maximum number of held keys of each group.
 async fn claims_and_dies(db: &Database, nth: usize, most: &Mutex<BTreeMap<String, i64>>) {
     let looks =
         "select convert_from(substr(grp, 5), 'UTF8'), count(*) from requeue.item where state = 2 group by 1";

@@ -1,4 +1,4 @@
-//! Rule E44: what people see and call in SQL. SQL.md says it, and its examples are run here.
+//! Rule E44: the SQL interface for people. The examples of SQL.md are run here.
 
 #![allow(clippy::unwrap_used)]
 

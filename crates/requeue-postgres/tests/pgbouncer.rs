@@ -1,4 +1,4 @@
-//! A queue behind PgBouncer in transaction mode: each transaction may be another session's.
+//! A queue behind PgBouncer in transaction mode: each transaction may use another session.
 
 mod common;
 
@@ -16,7 +16,8 @@ use tokio_postgres::NoTls;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// As nobody where this is root, whom PgBouncer refuses, and not longer than the thread that starts it.
+/// Starts PgBouncer: as `nobody` if this is root, which PgBouncer refuses, and for no longer than the thread
+/// that starts it.
 const START: &str = r#"
 PATH=$PATH:/usr/sbin
 command -v pgbouncer >/dev/null || exit 127
@@ -35,7 +36,7 @@ struct Bouncer {
 }
 
 impl Bouncer {
-    /// `None`, said on standard error, where PostgreSQL or PgBouncer is not installed.
+    /// Starts it. `None`, after a line on standard error, if PostgreSQL or PgBouncer is not installed.
     fn start(cluster: &Cluster) -> Option<Self> {
         let folder = cluster.folder().with_extension("bouncer");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -67,7 +68,7 @@ impl Bouncer {
         command.spawn().expect("a shell")
     }
 
-    /// It is killed, with what is on its way through it, and started again.
+    /// Kills it, with the traffic inside, and starts it again.
     fn is_killed(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it is ours");
@@ -76,7 +77,7 @@ impl Bouncer {
         self.child = Self::run(&self.folder);
     }
 
-    /// How to connect through it, as any client does.
+    /// The URL of a database through it, as for any client.
     fn url(&self, database: &str) -> String {
         format!("host={} port=6432 user=postgres dbname={database}", self.folder.display())
     }

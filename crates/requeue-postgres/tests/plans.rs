@@ -1,9 +1,9 @@
-//! Rule E25: what PostgreSQL does for a statement does not depend on what its planner believes of the tables.
+//! Rule E25: PostgreSQL's plan for a statement does not depend on its planner's statistics of the tables.
 //!
-//! Each call is made on tables that were never analysed, that were analysed while they were full, while they were empty, and
-//! while there was one row among thousands of dead ones. The server logs the plan of each statement, those inside its functions
-//! too (`auto_explain`): none may read a table from its beginning to its end, and each look-up of a key has the key in the
-//! condition of an index.
+//! Each call is made on tables that were never analysed, that were analysed while they were full, while they
+//! were empty, and while there was one row among thousands of dead ones. The server logs the plan of each
+//! statement, including those inside its functions (`auto_explain`): none may scan a whole table, and each
+//! look-up of a key has the key in the condition of an index.
 
 mod common;
 
@@ -22,7 +22,8 @@ const OPERATORS: [&str; 3] = [
     "update requeue.inbox b set delay_us = 0 where b.queue = q and b.key = k_",
 ];
 
-/// Everything that a worker, an adder and an operator of one key does, in a queue of this name: with groups, or without.
+/// All calls of a worker, an adder and an operator on one key, in a queue with this name: with groups, or
+/// without.
 fn calls(url: &str, round: &str, name: &str, groups: bool) {
     let pg = Postgres::connect(url).wait().expect("it is up");
     let q = pg.queue_with::<String, Vec<u32>>(name, Extend::extend).lease(Duration::from_secs(5));
@@ -70,7 +71,7 @@ fn calls(url: &str, round: &str, name: &str, groups: bool) {
     client.cancel(&keys[3]).wait().expect("up");
 }
 
-/// What is wrong with the plans in a log: lines that say what was done, and for which statement.
+/// The faulty plans in a log: lines with the plan step and its statement.
 fn faults(log: &str) -> BTreeSet<String> {
     let mut faults = BTreeSet::new();
     let (mut statement, mut scan) = (String::new(), String::new());

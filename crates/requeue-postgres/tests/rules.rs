@@ -1,5 +1,5 @@
-//! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine are in
-//! `verify/tests/engine_postgres.rs`, and what happens while things break in `tests/faults`.
+//! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine
+//! are in `verify/tests/engine_postgres.rs`, and tests under faults in `tests/faults`.
 
 mod common;
 
@@ -22,7 +22,7 @@ use tokio_postgres::NoTls;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Workers whose runs wait until they may go on.
+/// Workers whose runs wait for permission to end.
 struct Held {
     worker: Worker,
     begun: Receiver<(String, u64, u32)>,
@@ -47,7 +47,7 @@ impl Held {
         self.begun.recv_timeout(LONG).expect("a run")
     }
 
-    /// Ends the run, and the worker: that is told first, so that it asks for no further key.
+    /// Ends the run, and the worker: the worker first, so that it asks for no further key.
     fn ends(self) {
         let stop = self.worker.stop(LONG);
         self.go_on.send(()).expect("a run waits");
@@ -55,7 +55,7 @@ impl Held {
     }
 }
 
-/// The keys that workers got, as they ended.
+/// The keys that workers got, in the order of their ends.
 fn works(q: &Queue<String>) -> (Worker, Receiver<(String, u64)>) {
     let (tell, ran) = mpsc::channel();
     let worker = Worker::of(q).workers(2).start_threads(move |run: Run<String>| {
@@ -165,7 +165,7 @@ fn e10_the_end_of_a_run_whose_lease_is_lost_changes_nothing() {
     }
 }
 
-/// The server lets nobody in, and has ended all sessions, while this runs.
+/// Runs `meanwhile` while the server accepts no connection, and has ended all sessions.
 fn cut_off<T>(db: &Database, meanwhile: impl FnOnce() -> T) -> T {
     let other = Cluster::shared().expect("it is there");
     let lets_in =
@@ -359,8 +359,8 @@ fn e12_a_guard_lets_no_zombie_commit() {
     });
 }
 
-/// Tries it until it goes well once, with longer and longer leases: a machine may stand still for what was left of a lease, and
-/// that says nothing of the process. One that is always too late fails with all of them.
+/// Tries it until it succeeds once, with longer and longer leases: a machine may stand still for the rest of
+/// a lease, which says nothing about the process. If it is always too late it fails with all of them.
 fn with_longer_leases<const N: usize>(leases: [u64; N], mut is_in_time: impl FnMut(Duration) -> bool) {
     let in_time = leases.into_iter().map(Duration::from_secs).any(&mut is_in_time);
     assert!(in_time, "others could have had the key already");
@@ -400,7 +400,8 @@ fn e13_a_process_that_cannot_extend_its_lease_ends_its_runs_before_others_get_th
     });
 }
 
-/// Connections to the server, until it is told to stall: then they stay open, new ones are taken, and nothing goes through.
+/// A proxy to the server, until it is told to stall: then connections stay open, new ones are accepted, and
+/// nothing passes.
 fn stalling_way(socket: std::path::PathBuf, stalls: Arc<AtomicBool>) -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -925,7 +926,8 @@ fn e22_an_idle_process_looks_once_a_second_also_with_a_rate_and_while_the_queue_
     assert!(worker.stop(LONG).wait().complete);
 }
 
-/// A process runs a key that is added while it sleeps, and has not waited for its next look. `meanwhile` is done before.
+/// Checks that a process runs a key that is added while it sleeps, without waiting for its next look.
+/// `meanwhile` runs before.
 fn is_woken(db: &Database, q: &Queue<String>, ran: &Receiver<(String, u64)>, meanwhile: impl Fn()) {
     until("it sleeps", || db.sql("select count(*) from requeue.owner where idle") == "1");
     Looks::noted(|sql| db.sql(sql)).some_was_early(|n| {
@@ -1510,7 +1512,7 @@ fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() 
     held.ends();
 }
 
-/// Where a queue says that its engine's figures are read.
+/// A sink that records where the engine's figures are read.
 #[derive(Default)]
 struct Figures(Mutex<Option<Weak<dyn ReadEngine>>>);
 
@@ -1521,7 +1523,7 @@ impl Metrics for Figures {
 }
 
 impl Figures {
-    /// What they are now, if the queue is there.
+    /// The current figures, if the queue exists.
     fn read(&self) -> Option<EngineGauges> {
         let engine = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
         Some(engine.engine())
@@ -1685,7 +1687,7 @@ fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
     });
 }
 
-/// A key that the engine's thread reads only when it may.
+/// A key that the engine's thread can decode only with permission.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Slow(String);
 

@@ -1,4 +1,4 @@
-//! Tables are copied while a snapshot keeps vacuum from cleaning them, and nothing is lost by it.
+//! Tables are copied while a snapshot keeps vacuum from cleaning them, and nothing is lost.
 
 mod common;
 
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 const KEYS: usize = 50;
-/// As if there had been endless visits of dead rows in a window that began after the last copy.
+/// Copies the tables, as if there had been endless visits of dead rows in a window that began after the last
+/// copy.
 const RENEW: &str = "select requeue.renew(array[-1000000000000000, 0, extract(epoch from clock_timestamp()) * 1000000]::bigint[])";
-/// A window begins.
+/// Begins a window.
 const BEGIN: &str = "select requeue.renew(null)";
 
-/// The file that the keys are in: another one after each copy.
+/// The file of the keys: a different one after each copy.
 fn file(db: &Database) -> String {
     db.sql("select pg_relation_filenode('requeue.item')")
 }
 
-/// Whether the table was copied, though it was a moment ago.
+/// Whether the table was copied, although it had just been.
 fn renews(db: &Database) -> bool {
     let before = file(db);
     db.sql("update requeue.meta set renewed = '-infinity'");
@@ -119,7 +120,8 @@ fn a_transaction_that_has_read_the_table_is_waited_for_only_every_ten_seconds() 
     until("a copy", || renews(&db));
 }
 
-/// A dump whose snapshot is older than its locks, as pg_dump's is: what another session has locked holds it up in between.
+/// A dump whose snapshot is older than its locks, like pg_dump's: another session's lock delays it in
+/// between.
 #[test]
 fn a_dump_that_waits_for_another_table_is_whole() {
     let Some(db) = Database::new() else { return };

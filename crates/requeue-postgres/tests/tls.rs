@@ -1,11 +1,11 @@
-//! TLS, as a connection string asks for it.
+//! TLS, as requested by a connection string.
 
 mod common;
 
 use self::common::cluster::Cluster;
 use requeue_postgres::Postgres;
 
-/// A server with a certificate for localhost that an authority of its own has signed, and that authority's certificate.
+/// A server with a certificate for localhost from an authority of its own, and that authority's certificate.
 fn server() -> Option<(Cluster, u16, String)> {
     let port = Cluster::free_port();
     let cluster = Cluster::start(&format!("listen_addresses = '127.0.0.1'\nport = {port}\n"))?;
@@ -40,7 +40,7 @@ fn server() -> Option<(Cluster, u16, String)> {
     Some((cluster, port, copy.display().to_string()))
 }
 
-/// How the connections to the server are encrypted that have this name.
+/// How the server's connections with this application name are encrypted.
 fn encrypted(cluster: &Cluster, name: &str) -> String {
     let asked =
         "select distinct coalesce(s.version, 'not') from pg_stat_activity a join pg_stat_ssl s using (pid)";

@@ -1,5 +1,5 @@
-//! Calls that were not answered, leases that were lost, statements that meet in the middle, and values that are too large: nothing
-//! is lost, and nobody is kept back who has no part in it.
+//! Unanswered calls, lost leases, statements that meet in the middle, and values that are too large: nothing
+//! is lost, and only those involved are delayed.
 
 mod common;
 
@@ -11,7 +11,8 @@ use requeue_postgres::Queue;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
-/// Runs that wait until they may go on; of each it tells the key, and at its end whether it was told to end.
+/// Runs that wait for permission to continue; each reports its key, and at its end whether it was told to
+/// end.
 struct Waiting {
     worker: Worker,
     begun: mpsc::Receiver<String>,
@@ -43,7 +44,7 @@ impl Waiting {
         self.begun.recv_timeout(LONG).expect("a run")
     }
 
-    /// Lets the run go on to its end. Whether it was told to.
+    /// Lets the run continue to its end. Returns whether it was told to end.
     fn was_told(&self) -> bool {
         self.ends(Until::Now)
     }
@@ -63,7 +64,7 @@ impl Waiting {
 #[derive(PartialEq)]
 enum Until {
     Now,
-    /// When it is told to.
+    /// When it is told to end.
     Told,
 }
 
@@ -353,7 +354,7 @@ fn e15_a_run_that_is_guarded_stays_with_its_old_owner_which_follows_the_new_one(
     assert_eq!(db.sql("select count(*), max(state) from requeue.item"), "2|1");
 }
 
-/// The code with which the server refuses this.
+/// The server's error code for this call.
 async fn user_refused(db: &Database, call: &str) -> String {
     let refused = db.client().await.batch_execute(call).await.expect_err("it is refused");
     refused.code().expect("the server says so").code().to_owned()

@@ -1,7 +1,8 @@
-//! Rule E43: from each version of the schema to the newest one, with data in it and with processes of that version on it.
+//! Rule E43: from each version of the schema to the newest one, with data in it and with processes of that
+//! version on it.
 //!
-//! A process of a version before is played by the calls that it makes: the functions of its schema, by their names and arguments.
-//! `verify/upgrade.sh` does it with a real one.
+//! A process of an earlier version is simulated by its calls: the functions of its schema, by their names and
+//! arguments. `verify/upgrade.sh` uses a real one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,10 +18,11 @@ use std::thread;
 /// Each version of the schema as its program made it, the oldest first.
 const VERSIONS: [&str; 1] = [include_str!("versions/1.sql")];
 
-/// The statements of programs of the version before the newest.
+/// The statements of programs of the previous version.
 const CALLS: &str = include_str!("versions/1.calls.sql");
 
-/// Contents of a queue of version 1: keys of all kinds, `h` held by a process, letters of transactions, a paused group.
+/// Contents of a queue of version 1: keys of all kinds, `h` held by a process, triggers of transactions, a
+/// paused group.
 const FILLED: &str = "
     select requeue.open('orders'), requeue.open('paused');
     select requeue.add(1, array['h', 'i']::bytea[], array[0, 0], array[0, 0], array['1', '2']::jsonb[]);
@@ -33,14 +35,15 @@ const FILLED: &str = "
     update requeue.queue set paused = true where name = 'paused';
     select requeue.add_tx('orders', 'letter', '0', 3, '{\"a\": 1}', 'g'), requeue.add_tx('paused', 'late', delay => '1 hour')";
 
-/// A database with the schema as the program of this version made it, `None` where PostgreSQL is not installed.
+/// A database with the schema as created by the program of this version; `None` if PostgreSQL is not
+/// installed.
 fn of_version(version: usize) -> Option<Database> {
     let db = Database::bare()?;
     db.sql(VERSIONS[version - 1]);
     Some(db)
 }
 
-/// All that users have put into the schema, a line a row.
+/// All user data in the schema, one line per row.
 fn rows(db: &Database) -> String {
     let of = |table: &str, columns: &str| {
         db.sql(&format!("select row({columns}) from requeue.{table} order by 1"))
@@ -99,7 +102,7 @@ fn e43_a_schema_of_each_version_becomes_the_newest_with_all_that_is_in_it() {
     }
 }
 
-/// The parts of the schema, a line each.
+/// The parts of the schema, one line each.
 fn catalogue(db: &Database) -> String {
     db.sql(
         "select 'column', table_name, column_name, data_type, column_default, is_nullable from information_schema.columns

@@ -1,4 +1,4 @@
-//! The metrics as a scrape sees them.
+//! The metrics of a scrape.
 
 use crate::Names;
 use crate::histogram::Counted;
@@ -28,9 +28,9 @@ impl Collector for Queues {
     }
 }
 
-/// A metric, with where its value is in a reading.
+/// A metric, and where its value is in a reading.
 struct Family {
-    /// Without the suffixes that the type brings.
+    /// Without the suffixes that the type adds.
     name: &'static str,
     help: &'static str,
     value: Value,
@@ -41,17 +41,17 @@ enum Value {
     Keys(fn(&Reading) -> usize),
     Seconds(fn(&Reading) -> f64),
     Durations(fn(&Reading) -> &Counted<1>),
-    /// How long runs took, of all outcomes.
+    /// Durations of runs, of all outcomes.
     Runs,
-    /// How many runs had each outcome.
+    /// Number of runs per outcome.
     Outcomes,
-    /// How many keys are ready, by priority where there are priorities.
+    /// Number of ready keys, by priority if there are priorities.
     Depth,
-    /// How many keys are ready, or held, of each group that has a name.
+    /// Number of keys that are ready, or held, of each named group.
     Groups(usize),
-    /// What an engine knows of its store, while that is up.
+    /// An engine's figure about its store, while that is up.
     Store(fn(&StoreGauges) -> Option<f64>),
-    /// What an engine knows of itself.
+    /// An engine's figure about itself.
     Engine(fn(&EngineGauges) -> f64),
     EngineCount(fn(&EngineGauges) -> u64),
 }
@@ -61,8 +61,8 @@ fn number(count: u64) -> Option<f64> {
     Some(count as f64)
 }
 
-/// The help texts of the first seven are Kubernetes', but for the depth, which counts
-/// less than Kubernetes'.
+/// All metrics. The help texts of the first seven are Kubernetes', except for the depth, which counts less
+/// than Kubernetes'.
 const FAMILIES: [Family; 36] = [
     Family {
         name: "workqueue_depth",
@@ -314,7 +314,7 @@ impl Family {
 }
 
 impl Value {
-    /// Whether there is a word of it. Of what only some queues have there is none where no queue has it.
+    /// Whether it is exported. A metric that only some queues have is left out if no queue has it.
     fn is_told(&self, queues: &[Reading]) -> bool {
         match self {
             Self::Groups(_) => queues.iter().any(|queue| !queue.groups.is_empty()),

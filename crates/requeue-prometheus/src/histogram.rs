@@ -1,9 +1,8 @@
-//! Durations in buckets, counted without a lock.
+//! Histograms of durations, counted without a lock.
 //!
-//! `prometheus_client`'s own histogram has a mutex, a search and a division in each
-//! observation. Every run of a key is two observations, so here one is two atomic
-//! additions: the bucket follows from the number of decimal digits, and the sum is in
-//! nanoseconds.
+//! `prometheus_client`'s own histogram takes a mutex, a search and a division in each observation. Every run
+//! of a key is two observations, so here one is two atomic additions: the bucket follows from the number of
+//! decimal digits, and the sum is in nanoseconds.
 
 use std::array::from_fn;
 use std::sync::atomic::AtomicU64;
@@ -19,8 +18,7 @@ pub(crate) const BOUNDS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 
 /// The last one has no bound.
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// Which bucket counts a duration of so many nanoseconds: the first whose bound,
-/// 10^(i+1), is not below it.
+/// Index of the bucket for this number of nanoseconds: the first whose bound, 10^(i+1), is not below it.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     let digits = nanos.saturating_sub(1).checked_ilog10().unwrap_or(0);
@@ -32,21 +30,20 @@ fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
-/// Durations of `KINDS` kinds, of which each is counted by itself and all together
-/// are one histogram.
+/// A histogram of durations of `KINDS` kinds: each kind is counted separately, and all together are one
+/// histogram.
 #[derive(Debug)]
 pub(crate) struct Histogram<const KINDS: usize = 1> {
     counts: [[AtomicU64; BUCKETS]; KINDS],
     nanos: AtomicU64,
-    /// How often `nanos` wrapped around: 584 years of waiting are a million keys that
-    /// waited for five hours.
+    /// Number of overflows of `nanos`. (584 years of waiting are a million keys that waited for five hours.)
     wraps: AtomicU64,
 }
 
-/// What a histogram held at one moment.
+/// Contents of a histogram at one moment.
 #[derive(Debug)]
 pub(crate) struct Counted<const KINDS: usize> {
-    /// Each bucket by itself, with its bound.
+    /// Count of each bucket, with its bound.
     pub(crate) buckets: [(f64, u64); BUCKETS],
     pub(crate) kinds: [u64; KINDS],
     pub(crate) seconds: f64,
@@ -79,8 +76,8 @@ impl<const KINDS: usize> Histogram<KINDS> {
         }
     }
 
-    /// What it holds. The count is that of the buckets; an observation that is being
-    /// made may be in it and not yet in the sum.
+    /// Reads the contents. The count is that of the buckets; a concurrent observation may be in it and not
+    /// yet in the sum.
     pub(crate) fn read(&self) -> Counted<KINDS> {
         let counts: [[u64; BUCKETS]; KINDS] = from_fn(|k| from_fn(|b| self.counts[k][b].load(Relaxed)));
         let wraps = self.wraps.load(Relaxed) as f64;

@@ -1,11 +1,11 @@
-//! The metrics of [`requeue`]'s work queues for [`prometheus_client`], the official
-//! Prometheus client, under Kubernetes' names: so that dashboards and alerts made for
-//! controllers work unchanged.
+//! Prometheus metrics of [`requeue`]'s work queues, through [`prometheus_client`], the official client, under
+//! Kubernetes' names: dashboards and alerts made for controllers work unchanged.
 //!
-//! A registry must be of the version of `prometheus-client` that this crate is built with: 0.25 and 0.26 are both fine. Take it
-//! from here, as [`requeue_prometheus::prometheus_client`](prometheus_client), and the two are the same. A program that
-//! depends on `prometheus-client` itself may get a second version, and then "expected `Registry`, found a different
-//! `Registry`": `cargo update -p prometheus-client@0.26.0 --precise 0.25.2` makes them one.
+//! A registry must be of the version of `prometheus-client` that this crate is built with: 0.25 or 0.26.
+//! Import it from here, as [`requeue_prometheus::prometheus_client`](prometheus_client), and the versions
+//! match. A program that depends on `prometheus-client` itself may get a second version, and then the error
+//! "expected `Registry`, found a different `Registry`". `cargo update -p prometheus-client@0.26.0 --precise
+//! 0.25.2` unifies them.
 //!
 //! ```
 //! use requeue::WorkQueue;
@@ -30,8 +30,8 @@
 //!
 //! # What is exported
 //!
-//! Each series has the label `name`, which is the queue's, and after it the queue's constant
-//! labels ([`Builder::label`](requeue::Builder::label)):
+//! Each series has the label `name`, with the queue's name, followed by the queue's constant labels
+//! ([`Builder::label`](requeue::Builder::label)):
 //!
 //! ```
 //! # use requeue::WorkQueue;
@@ -69,10 +69,11 @@
 //! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the labels `tier` (which of the functions told the group; 0 is the first) and `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
 //! | `requeue_group_held_keys` | gauge | keys of such a group that workers have |
 //!
-//! A queue of an engine that many processes work on (`requeue-postgres`) has beside these, which are of its front in this
-//! process, those of its store. They are of the whole queue and each process tells the same, so that they are not to be added
-//! up: `max by (job, name) (requeue_engine_ready_keys)`. The engine looks every 5 seconds, and a scrape waits for nobody; while
-//! the store does not answer, `requeue_engine_up` is 0 and the others of the store are absent.
+//! These series describe the queue in this process. A queue of an engine that many processes work on
+//! (`requeue-postgres`) also has series of its store. They describe the whole queue, and each process reports
+//! the same values, so do not add them up: `max by (job, name) (requeue_engine_ready_keys)`. The engine looks
+//! at the store every 5 seconds, and a scrape does not wait for it. While the store does not answer,
+//! `requeue_engine_up` is 0 and the store's other series are absent.
 //!
 //! | metric | type | what it says |
 //! |---|---|---|
@@ -94,20 +95,19 @@
 //! | `requeue_leases_lost_total` | counter | how often this process has lost its lease |
 //! | `requeue_ends_refused_total` | counter | ends of this process's runs that changed nothing: refused, because others had the key by then, or lost with the lease |
 //!
-//! The seven that Kubernetes has, have its names. Ours have a prefix of their own: a
-//! name that Kubernetes gives to something else tomorrow cannot be one of them.
+//! The seven metrics that Kubernetes has use its names. All others have a prefix of their own, so that they
+//! cannot clash with future names of Kubernetes.
 //!
-//! The histograms' buckets are controller-runtime's, twelve powers of ten from 10 ns to
-//! 1,000 s; Kubernetes' ten are the first of them.
+//! The histograms' buckets are controller-runtime's, twelve powers of ten from 10 ns to 1,000 s; Kubernetes'
+//! ten are the first of them.
 //!
 //! # When it is counted
 //!
-//! Gauges are read from the queue as it is scraped, all of a queue in one hold of its
-//! lock: they are true at and after shutdown too, and nothing ticks. Counters and
-//! histograms are told at each call, after the queue's lock was released: one or two
-//! atomic additions.
+//! Gauges are read from the queue during the scrape, all of a queue in one hold of its lock: they are right
+//! during and after shutdown too, and nothing ticks. Counters and histograms are updated at each call, after
+//! the queue's lock was released: one or two atomic additions.
 //!
-//! A dashboard and alert rules are in the repository's folder `contrib`.
+//! The repository's folder `contrib` has a dashboard and alert rules.
 
 mod collect;
 mod histogram;
@@ -126,9 +126,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-/// The queues of one registry: where each queue gets its sink.
+/// The metrics of the queues of one registry: each queue gets its sink here.
 ///
-/// A clone is another handle to the same.
+/// A clone is another handle to the same metrics.
 ///
 /// ```
 /// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
@@ -154,20 +154,19 @@ impl fmt::Debug for Names {
     }
 }
 
-/// Frees a name whose sink goes.
+/// Frees a name when its sink is dropped.
 fn forget(names: &Names, name: &str) {
     locked(&names.by_name).remove(name);
 }
 
 impl QueueMetrics {
-    /// Registers the metrics of work queues, of which there are none yet.
+    /// Registers the metrics of work queues, without any queue yet.
     ///
-    /// Once a registry, whatever the number of queues: the metrics of two of these in
-    /// one registry would be told twice in each scrape, which Prometheus refuses. (A
-    /// registry does not say what is in it, so this cannot be checked here.)
+    /// Call it once per registry, for any number of queues: with two of these in one registry each scrape
+    /// would contain the metrics twice, which Prometheus refuses. (A registry cannot be asked for its
+    /// contents, so this is not checked.)
     ///
-    /// Names and labels are Kubernetes' in a registry that has neither a prefix nor
-    /// labels of its own.
+    /// Names and labels are Kubernetes' if the registry has neither a prefix nor labels of its own.
     ///
     /// ```
     /// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
@@ -181,12 +180,12 @@ impl QueueMetrics {
         Self { names }
     }
 
-    /// The sink of one queue, which is exported with `name` as the value of the label
-    /// of that name. Give the queue the same name.
+    /// Creates the sink of one queue, which is exported with `name` as the value of the label `name`. Give
+    /// the queue this name too.
     ///
     /// # Errors
     ///
-    /// [`NameError`] if the name is empty, or that of another sink that still exists.
+    /// [`NameError`] if the name is empty, or is used by another sink that still exists.
     ///
     /// ```
     /// use requeue_prometheus::{NameError, QueueMetrics, prometheus_client::registry::Registry};
@@ -211,7 +210,7 @@ impl QueueMetrics {
     }
 }
 
-/// Why a queue gets no sink of this name.
+/// Error of [`QueueMetrics::queue`].
 ///
 /// ```
 /// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
@@ -228,7 +227,7 @@ impl QueueMetrics {
 pub enum NameError {
     /// A queue in the same registry has this name.
     Taken(String),
-    /// The name is empty: nobody could tell its series from others'.
+    /// The name is empty, so its series would be ambiguous.
     Empty,
 }
 

@@ -1,4 +1,4 @@
-//! What one queue tells.
+//! [`QueueSink`]: the metrics of one queue.
 
 use crate::histogram::{Counted, Histogram};
 use crate::striped::{Apart, Striped};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const ENDS: usize = RunEnd::ALL.len();
 
-/// The place of an end among [`RunEnd::ALL`].
+/// Index of an end in [`RunEnd::ALL`].
 #[inline]
 fn kind(end: RunEnd) -> usize {
     match end {
@@ -29,17 +29,15 @@ fn kind(end: RunEnd) -> usize {
 
 /// A queue's metrics: give it to [`Builder::metrics`](requeue::Builder::metrics).
 ///
-/// Made by [`QueueMetrics::queue`](crate::QueueMetrics::queue). The queue's series are
-/// exported as long as this exists, which is as long as the queue if it was given
-/// away; then its name is free again. To keep the counts of a queue that is gone, put
-/// this in an [`Arc`] and keep a clone.
+/// Made by [`QueueMetrics::queue`](crate::QueueMetrics::queue). The queue's series are exported as long as
+/// this exists: as long as the queue, if it was given away. Then its name is free again. To keep the counts
+/// of a queue that is gone, put this in an [`Arc`] and keep a clone.
 ///
-/// Several queues that share one such `Arc` are one queue to Prometheus: their counts
-/// and depths are added up, and the [labels](requeue::Builder::label) are those of the
-/// one that was built last of those that have any.
+/// Several queues that share one such `Arc` are one queue to Prometheus: their counts and depths are added
+/// up, and the [labels](requeue::Builder::label) are those of the latest queue that has any.
 ///
-/// Telling it something is one or two atomic additions. It has no lock, reads no clock
-/// and allocates nothing, but when a queue or a worker is built.
+/// An update is one or two atomic additions. It takes no lock, reads no clock and allocates nothing, except
+/// when a queue or a worker is built.
 ///
 /// ```
 /// use requeue_prometheus::{QueueMetrics, prometheus_client::registry::Registry};
@@ -139,7 +137,7 @@ impl Metrics for QueueSink {
     }
 }
 
-/// The numbers behind a sink. Each of those that other threads write is apart.
+/// The numbers behind a sink. Numbers that different threads write are on separate cache lines.
 #[derive(Default)]
 pub(crate) struct Stats {
     adds: Apart<AtomicU64>,
@@ -149,15 +147,15 @@ pub(crate) struct Stats {
     late: Apart<Histogram>,
     coalesced: Striped,
     dropped: AtomicU64,
-    /// Where gauges are read; mostly one.
+    /// Sources of gauges; mostly one.
     gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
     workers: Mutex<Vec<Weak<dyn ReadWorkers>>>,
     engines: Mutex<Vec<Weak<dyn ReadEngine>>>,
-    /// Beside the name.
+    /// Labels beside the name.
     labels: Mutex<Vec<(String, String)>>,
 }
 
-/// All numbers of one queue, read for one scrape: its gauges are of one moment.
+/// All numbers of one queue, for one scrape; its gauges are of one moment.
 pub(crate) struct Reading {
     pub(crate) name: String,
     pub(crate) labels: Vec<(String, String)>,
@@ -169,10 +167,10 @@ pub(crate) struct Reading {
     pub(crate) worked: Counted<ENDS>,
     pub(crate) late: Counted<1>,
     pub(crate) depth: usize,
-    /// The same by priority, where a queue has priorities. Keys of queues that have none are of
-    /// priority 0 then, of which there is always a number.
+    /// Depth by priority, if a queue has priorities. Keys of queues without priorities then count as priority
+    /// 0, for which there is always a number.
     pub(crate) depths: Option<BTreeMap<i16, usize>>,
-    /// How many keys are ready and held of each group, by tier and name.
+    /// Number of ready and held keys of each group, by tier and name.
     pub(crate) groups: BTreeMap<(usize, Arc<str>), [usize; 2]>,
     pub(crate) waiting: usize,
     pub(crate) held: usize,
@@ -181,11 +179,11 @@ pub(crate) struct Reading {
     pub(crate) unfinished_work: Duration,
     pub(crate) longest_running: Duration,
     pub(crate) workers: WorkerCounts,
-    /// `None` where the keys are in memory alone.
+    /// `None` if the keys are in memory only.
     pub(crate) engine: Option<EngineGauges>,
 }
 
-/// What two queues tell that are one to Prometheus.
+/// Combines the gauges of two queues that are one to Prometheus.
 fn both(one: EngineGauges, other: EngineGauges) -> EngineGauges {
     let mut both = one;
     both.up &= other.up;

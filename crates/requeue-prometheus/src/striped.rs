@@ -1,8 +1,7 @@
 //! A counter for calls that take no lock, from many threads at once.
 //!
-//! Adds of a pending key mostly touch no memory that another thread writes. One
-//! counter for all of them would be such memory: so each thread has a stripe, which
-//! it shares with others only where there are many threads.
+//! Adds of a pending key mostly write no memory that other threads write. A single counter would be such
+//! memory. So each thread has a stripe, shared only if there are many threads.
 
 use std::array::from_fn;
 use std::cell::Cell;
@@ -11,13 +10,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 const STRIPES: usize = 16;
 
-/// Something that others write to beside nothing else: two cache lines, because
-/// processors fetch them in pairs.
+/// A value on cache lines of its own, for concurrent writers: two lines, because processors fetch them in
+/// pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
 
-/// Counts up.
+/// A striped counter.
 #[derive(Debug)]
 pub(crate) struct Striped([Apart<AtomicU64>; STRIPES]);
 

@@ -1,4 +1,4 @@
-//! What a scrape gets of real queues, on a fake clock.
+//! Scrapes of real queues, on a fake clock.
 
 use requeue::{
     Add, Added, EngineGauges, FakeClock, GroupRules, Metrics, Outcome, ReadEngine, ReadWorkers, Source,
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A registry with the metrics of queues in it.
+/// A registry with the metrics of queues.
 struct Scraped {
     registry: Registry,
     metrics: QueueMetrics,
@@ -56,7 +56,7 @@ impl Scraped {
         *self.samples().get(series).unwrap_or_else(|| panic!("no {series} in\n{}", self.text()))
     }
 
-    /// Of queue `q`.
+    /// The value of a metric of queue `q`.
     fn of_q(&self, metric: &str) -> f64 {
         self.sample(&format!("{metric}{{name=\"q\"}}"))
     }
@@ -344,7 +344,7 @@ fn the_threads_of_a_worker_are_counted_and_so_are_its_outcomes() {
     drop(worker);
 }
 
-/// What an engine tells, as a test sets it.
+/// An engine whose figures a test sets.
 #[derive(Default)]
 struct Engine(Mutex<EngineGauges>);
 
@@ -460,7 +460,7 @@ fn of_two_engines_with_one_name_counts_are_added_up_and_the_worse_is_told() {
     assert!(!scraped.text().contains("requeue_engine_ready_keys{"));
 }
 
-/// Every name in what people import is one that is exported.
+/// The dashboard and the alerts contain only names that are exported.
 #[test]
 fn dashboard_and_alerts_use_only_names_that_are_exported() {
     let scraped = Scraped::new();

@@ -1,13 +1,12 @@
-//! What Prometheus' own tool says of the exported text and of the alert rules. Where it
-//! is not installed (Debian's package `prometheus`) this says so and shows nothing; CI
-//! installs it.
+//! Checks the exported text and the alert rules with Prometheus' own tool. If it is not installed (Debian's
+//! package `prometheus`) the test says so and checks nothing; CI installs it.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
 
-/// Runs promtool on an input; its exit status and what it said. `None` where there is none.
+/// Runs promtool on an input. Returns its exit status and output; `None` if it is not installed.
 fn promtool(args: &[&str], input: &str) -> Option<(Option<i32>, String)> {
     let mut command = Command::new("promtool");
     command.args(args).current_dir(FOLDER);

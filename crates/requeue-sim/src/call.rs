@@ -1,9 +1,9 @@
-//! What producers ask of the queue.
+//! [`Call`]: what producers ask of the queue.
 
 use requeue::{Add, Debounce, InBackoff, Instant, Restore, WaitingKeys};
 use std::time::Duration;
 
-/// When the run that a trigger asks for is due.
+/// When the run of a trigger is due.
 ///
 /// ```
 /// use requeue_sim::{Trigger, When};
@@ -18,11 +18,11 @@ pub enum When {
     After(Duration),
     /// At an instant: [`Add::at`].
     At(Instant),
-    /// When the limiter says: `add_rate_limited`.
+    /// After the limiter's delay: `add_rate_limited`.
     RateLimited,
 }
 
-/// What becomes of a timer that the key has already: see [`Add`].
+/// The effect on a timer that the key already has: see [`Add`].
 ///
 /// ```
 /// use requeue_sim::{Timer, Trigger};
@@ -36,7 +36,7 @@ pub enum When {
 pub enum Timer {
     /// The earlier of both stays.
     Earliest,
-    /// The later of both stays, but none later than so long after the first.
+    /// The later of both stays, but no later than this time after the first.
     Latest(Duration),
     /// The new one replaces it.
     Replace,
@@ -44,8 +44,8 @@ pub enum Timer {
     Keep,
 }
 
-/// A trigger: a call that asks for a run of a key. It has the options of [`Add`], which it
-/// becomes, in a form that can be written into a trace and read from it.
+/// A trigger: a call that asks for a run of a key. It has the options of [`Add`], which it becomes, in a form
+/// that can be written to a trace and read from it.
 ///
 /// ```
 /// use requeue::InBackoff;
@@ -58,18 +58,17 @@ pub enum Timer {
 pub struct Trigger<K, V = ()> {
     /// The key.
     pub key: K,
-    /// The value that it brings, if it brings one.
+    /// Its value, if it has one.
     pub value: Option<V>,
     /// When the run is due.
     pub when: When,
-    /// What becomes of a timer that is set.
+    /// The effect on a timer that is set.
     pub timer: Timer,
     /// The priority.
     pub priority: i16,
-    /// What it asks for where the key's last run failed; the queue's own say where it is `None`.
+    /// Its option for a key whose last run failed; `None` for the queue's setting.
     pub in_backoff: Option<InBackoff>,
-    /// The debounce of a trigger for now; the queue's own says where it is `None`. A trigger with
-    /// a delay has none.
+    /// The debounce of an immediate trigger; `None` for the queue's setting. A delayed trigger has none.
     pub debounce: Option<Debounce>,
 }
 
@@ -116,7 +115,7 @@ impl<K, V> Trigger<K, V> {
         Self::new(key, When::At(due))
     }
 
-    /// A run when the limiter says.
+    /// A run after the limiter's delay.
     ///
     /// ```
     /// use requeue_sim::{Trigger, When};
@@ -127,7 +126,7 @@ impl<K, V> Trigger<K, V> {
         Self::new(key, When::RateLimited)
     }
 
-    /// With a value, which the queue merges into the key's: [`Add::value`].
+    /// Sets a value, which the queue merges into the key's: [`Add::value`].
     ///
     /// ```
     /// # use requeue_sim::Trigger;
@@ -138,7 +137,7 @@ impl<K, V> Trigger<K, V> {
         Self { value: Some(value), ..self }
     }
 
-    /// With a priority: [`Add::priority`].
+    /// Sets the priority: [`Add::priority`].
     ///
     /// ```
     /// # use requeue_sim::Trigger;
@@ -149,7 +148,7 @@ impl<K, V> Trigger<K, V> {
         Self { priority, ..self }
     }
 
-    /// What it asks for in a back-off: [`Add::in_backoff`].
+    /// Sets its option for a key in back-off: [`Add::in_backoff`].
     ///
     /// ```
     /// # use requeue_sim::Trigger;
@@ -161,8 +160,8 @@ impl<K, V> Trigger<K, V> {
         Self { in_backoff: Some(in_backoff), ..self }
     }
 
-    /// With a debounce of its own: [`AddNow::debounce`](requeue::AddNow::debounce). It is of
-    /// triggers for now; one with a delay is not debounced.
+    /// Sets a debounce of its own: [`AddNow::debounce`](requeue::AddNow::debounce). Only immediate triggers
+    /// are debounced.
     ///
     /// ```
     /// # use requeue_sim::Trigger;
@@ -176,7 +175,7 @@ impl<K, V> Trigger<K, V> {
         Self { debounce: Some(debounce), ..self }
     }
 
-    /// The later instant stays, within `max` of the first: [`Add::latest`].
+    /// Lets the later instant stay, within `max` of the first: [`Add::latest`].
     ///
     /// ```
     /// # use requeue_sim::{Timer, Trigger};
@@ -189,7 +188,7 @@ impl<K, V> Trigger<K, V> {
         Self { timer: Timer::Latest(max), ..self }
     }
 
-    /// The new instant replaces the old one: [`Add::replace`].
+    /// Lets the new instant replace the old one: [`Add::replace`].
     ///
     /// ```
     /// # use requeue_sim::{Timer, Trigger};
@@ -201,7 +200,7 @@ impl<K, V> Trigger<K, V> {
         Self { timer: Timer::Replace, ..self }
     }
 
-    /// The old instant stays: [`Add::keep`].
+    /// Lets the old instant stay: [`Add::keep`].
     ///
     /// ```
     /// # use requeue_sim::{Timer, Trigger};
@@ -213,7 +212,7 @@ impl<K, V> Trigger<K, V> {
         Self { timer: Timer::Keep, ..self }
     }
 
-    /// As the queue takes it, without the key.
+    /// The options in the queue's form, without the key.
     pub(crate) fn how(&self) -> Add<V>
     where
         V: Clone,
@@ -238,8 +237,8 @@ impl<K, V> Trigger<K, V> {
     }
 }
 
-/// A key that is put back as it was known before: [`requeue::Restore`] in a form that can be
-/// written into a trace and read from it.
+/// A key that is put back with its earlier state: [`requeue::Restore`] in a form that can be written to a
+/// trace and read from it.
 ///
 /// ```
 /// use requeue_sim::Restored;
@@ -256,16 +255,16 @@ pub struct Restored<K, V = ()> {
     pub value: Option<V>,
     /// Its failures in a row.
     pub failures: u32,
-    /// The attempt that its next run is, if it is told.
+    /// The attempt of its next run, if it is given.
     pub attempt: Option<u32>,
-    /// How long after the call it is due; it is ready at once where it is `None`.
+    /// Time after the call when it is due; `None`: ready at once.
     pub due: Option<Duration>,
     /// The priority.
     pub priority: i16,
 }
 
 impl<K, V> Restored<K, V> {
-    /// A key that is ready, and of which nothing else is known.
+    /// A key that is ready, with no other state.
     ///
     /// ```
     /// use requeue_sim::Restored;
@@ -276,7 +275,7 @@ impl<K, V> Restored<K, V> {
         Self { key, value: None, failures: 0, attempt: None, due: None, priority: 0 }
     }
 
-    /// With a value: [`Restore::value`].
+    /// Sets a value: [`Restore::value`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::new(1).value("old").value, Some("old"));
@@ -286,7 +285,7 @@ impl<K, V> Restored<K, V> {
         Self { value: Some(value), ..self }
     }
 
-    /// With so many failures in a row: [`Restore::failures`].
+    /// Sets its failures in a row: [`Restore::failures`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).failures(4).failures, 4);
@@ -296,7 +295,7 @@ impl<K, V> Restored<K, V> {
         Self { failures, ..self }
     }
 
-    /// Its next run is this attempt: [`Restore::attempt`].
+    /// Sets the attempt of its next run: [`Restore::attempt`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).attempt(4).attempt, Some(4));
@@ -306,7 +305,7 @@ impl<K, V> Restored<K, V> {
         Self { attempt: Some(attempt), ..self }
     }
 
-    /// It is due so long after the call: [`Restore::due`].
+    /// Sets when it is due, after the call: [`Restore::due`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -318,7 +317,7 @@ impl<K, V> Restored<K, V> {
         Self { due: Some(after), ..self }
     }
 
-    /// With a priority: [`Restore::priority`].
+    /// Sets its priority: [`Restore::priority`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).priority(7).priority, 7);
@@ -328,7 +327,7 @@ impl<K, V> Restored<K, V> {
         Self { priority, ..self }
     }
 
-    /// As the queue takes it.
+    /// The key in the queue's form.
     pub(crate) fn at(&self, now: Instant) -> Restore<K, V>
     where
         K: Clone,
@@ -341,7 +340,7 @@ impl<K, V> Restored<K, V> {
     }
 }
 
-/// What a producer asks of the queue, or a handler during its run; and what becomes of workers.
+/// A call of a producer, or of a handler during its run; or a change of the workers.
 ///
 /// ```
 /// use requeue_sim::{Call, Trigger};
@@ -354,12 +353,12 @@ impl<K, V> Restored<K, V> {
 pub enum Call<K, V = ()> {
     /// A run of a key.
     Add(Trigger<K, V>),
-    /// The same, and where the queue is full somebody waits for room, for so long at the most
-    /// ([`Duration::MAX`] is for ever): [`WorkQueue::add_when_room`](requeue::WorkQueue::add_when_room).
-    /// Nobody is held up by that: neither the producer nor the run that asks it.
+    /// Like [`Add`](Self::Add), but waits for room if the queue is full, at most for this time
+    /// ([`Duration::MAX`] is for ever): [`WorkQueue::add_when_room`](requeue::WorkQueue::add_when_room). The
+    /// wait blocks neither the producer nor the run that calls it.
     AddWhenRoom(Trigger<K, V>, Duration),
     /// Runs of several keys at once: [`WorkQueue::add_many_with`](requeue::WorkQueue::add_many_with).
-    /// Invariants are told of an [`Add`](Self::Add) for each of them, after all were added.
+    /// Invariants see an [`Add`](Self::Add) for each of them, after all were added.
     AddMany(Vec<Trigger<K, V>>),
     /// [`WorkQueue::restore`](requeue::WorkQueue::restore).
     Restore(Restored<K, V>),
@@ -387,20 +386,20 @@ pub enum Call<K, V = ()> {
     Close,
     /// [`WorkQueue::shut_down`](requeue::WorkQueue::shut_down).
     ShutDown,
-    /// [`WorkQueue::shut_down_with`](requeue::WorkQueue::shut_down_with): what becomes of the keys
-    /// that wait, and how long the drain waits at the most ([`Duration::MAX`] is for ever).
-    /// [`Event::Drained`](crate::Event::Drained) tells how it ended.
+    /// [`WorkQueue::shut_down_with`](requeue::WorkQueue::shut_down_with): what becomes of waiting keys, and
+    /// how long the drain waits at most ([`Duration::MAX`] is for ever).
+    /// [`Event::Drained`](crate::Event::Drained) reports its end.
     Drain(WaitingKeys, Duration),
-    /// So many workers from now on. Of those that are too many one that waits leaves at once, and
-    /// one that has a key after its run.
+    /// Sets the number of workers. A surplus worker leaves at once if it waits, or after its run if it has a
+    /// key.
     Workers(usize),
-    /// This worker, counted from 0, gives up waiting for a key and begins anew, as a task does whose
-    /// wait is cancelled. Nothing happens where it does not wait.
+    /// Cancels the wait of this worker, counted from 0, which then starts a new one, like a task whose wait
+    /// is cancelled. No effect if it does not wait.
     CancelGet(usize),
 }
 
 impl<K, V> Call<K, V> {
-    /// The key that it is about, if it is about one.
+    /// The key of the call, if it has one.
     ///
     /// ```
     /// use requeue_sim::Call;
@@ -423,7 +422,7 @@ impl<K, V> Call<K, V> {
         }
     }
 
-    /// All keys that it is about.
+    /// All keys of the call.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         let several = match self {
             Self::AddMany(triggers) => &**triggers,

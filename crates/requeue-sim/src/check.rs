@@ -10,15 +10,15 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// The search for a smaller trace ends after so many steps, or after ten times what the failure
-/// itself took if that is more.
+/// Maximum number of steps in the search for a smaller trace, or ten times the steps of the failure if that
+/// is more.
 const SEARCH: u64 = 5_000_000;
 
-/// So few calls are tried with so many seeds.
+/// Up to this number of calls, the search tries many seeds.
 const FEW: usize = 64;
 const SEEDS: u64 = 32;
 
-/// What was played.
+/// Totals of the schedules played.
 ///
 /// ```
 /// # use requeue::WorkQueue;
@@ -81,20 +81,20 @@ impl AddAssign for Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Whose schedule it was found in. The trace may be played with another one, which it names.
+    /// Seed of the schedule that failed. The trace may need another one, which it names.
     pub seed: u64,
     /// The invariant's name.
     pub invariant: String,
-    /// What is wrong.
+    /// The violation.
     pub why: String,
-    /// When, since the simulation began.
+    /// Time since the simulation began.
     pub at: Duration,
-    /// How many calls the trace has.
+    /// Number of calls in the trace.
     pub calls: usize,
-    /// How many keys they are about.
+    /// Number of their keys.
     pub keys: usize,
-    /// What to play again: the seed, and each call with its instant, a line each. What follows
-    /// from them stands between them as comments.
+    /// The trace to replay: the seed, and each call with its instant, one per line. Consequences are between
+    /// them as comments.
     pub trace: String,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a replay ends with.
+/// Error of a replay.
 ///
 /// ```
 /// # use requeue::WorkQueue;
@@ -121,7 +121,7 @@ impl std::error::Error for Failure {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It fails, as it should or in another way.
+    /// The schedule fails, as it should or in another way.
     Failed(Failure),
     /// The trace cannot be read.
     Trace(TraceError),
@@ -138,10 +138,10 @@ impl fmt::Display for ReplayError {
 
 impl std::error::Error for ReplayError {}
 
-/// Plays a schedule for each seed, until one fails; of that one it looks for a smaller trace that
-/// breaks the same invariant, of fewer keys and fewer calls.
+/// Plays a schedule for each seed, until one fails. It then searches for a smaller trace, with fewer keys and
+/// calls, that breaks that invariant.
 ///
-/// The scenario is made anew for each schedule, and must be the same each time.
+/// The scenario is built anew for each schedule, and must always be equal.
 ///
 /// # Errors
 ///
@@ -192,11 +192,11 @@ pub fn explore<K: Key, V: Value>(
     Ok(all)
 }
 
-/// [`explore`], for tests.
+/// Like [`explore`], for tests.
 ///
 /// # Panics
 ///
-/// With the failure and its trace, where a schedule fails.
+/// If a schedule fails, with the failure and its trace.
 ///
 /// ```
 /// # use requeue::WorkQueue;
@@ -224,24 +224,24 @@ pub fn check<K: Key, V: Value>(
 
 type Calls<K, V> = Vec<(Instant, Call<K, V>)>;
 
-/// How long a list is: a call of several triggers counts as so many.
+/// Length of a list of calls: a call of several triggers counts once for each.
 fn length<K, V>(calls: &[(Instant, Call<K, V>)]) -> usize {
     calls.iter().map(|(_, call)| call.keys().count().max(1)).sum()
 }
 
 struct Search<'a, F> {
     scenario: &'a mut F,
-    /// What the smallest trace so far is played with.
+    /// Seed of the smallest trace so far.
     seed: u64,
-    /// What it fails at. Its seed is that of the first failure.
+    /// Failure of that trace. Its seed is that of the first failure.
     failure: Failure,
-    /// How many steps it may play.
+    /// Number of steps left for the search.
     budget: u64,
 }
 
 impl<F> Search<'_, F> {
-    /// Leaves out what it can: whole keys, then pieces of the list, half of it, a quarter and so
-    /// on; again until nothing can be left out.
+    /// Removes whole keys, then pieces of the list: half of it, a quarter and so on. Repeats until nothing
+    /// can be removed.
     fn smaller<K: Key, V: Value>(mut self, mut calls: Calls<K, V>) -> Failure
     where
         F: FnMut() -> Sim<K, V>,
@@ -292,8 +292,8 @@ impl<F> Search<'_, F> {
         }
     }
 
-    /// Plays what is left with so many seeds: a shorter list may fail by another chance only,
-    /// because what runs do follows from the seed.
+    /// Tries each shorter list with this number of seeds: it may fail with another seed only, because the
+    /// runs follow from the seed.
     fn without_pieces<K: Key, V: Value>(&mut self, mut calls: Calls<K, V>, seeds: u64) -> Calls<K, V>
     where
         F: FnMut() -> Sim<K, V>,
@@ -322,7 +322,7 @@ impl<F> Search<'_, F> {
         }
     }
 
-    /// Whether these calls break the same invariant; how they do is kept.
+    /// Whether these calls break the invariant. If so, the failure is kept.
     fn fails<K: Key, V: Value>(&mut self, calls: &[(Instant, Call<K, V>)]) -> bool
     where
         F: FnMut() -> Sim<K, V>,

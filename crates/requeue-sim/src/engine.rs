@@ -1,12 +1,10 @@
 //! Plays one schedule.
 //!
-//! Who acts is chosen by a hash of the seed, the instant and the number of the choice at this
-//! instant; what a run does by a hash of the seed, the key and the instant at which it begins. So
-//! nothing but the list of calls has to be kept, and where some calls are left out, which the search
-//! for a smaller list does, the rest differs as little as it can.
+//! The next actor is chosen by a hash of the seed, the instant and the number of the choice at this instant;
+//! a run's behaviour by a hash of the seed, the key and its start. So only the list of calls has to be kept,
+//! and when the search for a smaller list removes some calls, the rest changes as little as possible.
 //!
-//! A worker is polled only after its waker was called: who waits for a wake-up that does not come
-//! is found before the time moves on.
+//! A worker is polled only after its waker was called: a missing wake-up is found before the time moves on.
 
 use crate::rng::mix;
 use crate::seat::{Asleep, Found, Going, Look, Seat};
@@ -20,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Poll;
 use std::time::Duration;
 
-/// So many steps at one instant are a loop that no time passes in.
+/// Maximum number of steps at one instant; more means a loop in which no time passes.
 const STEPS_AT_ONCE: u64 = 100_000;
 
-/// What became of a schedule.
+/// Result of a schedule.
 pub(crate) struct Played<K, V> {
     pub(crate) verdict: Result<Summary, Failure>,
     /// The calls that were made.
@@ -36,13 +34,13 @@ enum Act {
     Call,
     Poll(usize),
     GoOn(usize),
-    /// Somebody who waits for room was woken.
+    /// The waker of a caller that waits for room was called.
     Room(usize),
-    /// A drain was.
+    /// The waker of a drain was called.
     Drain(usize),
 }
 
-/// Somebody who waits for room, and the call.
+/// A call that waits for room.
 struct Adder<K: 'static, V: 'static> {
     asleep: Asleep,
     add: AddWhenRoom<'static, K, V>,
@@ -62,11 +60,11 @@ struct Engine<'a, K: Key, V: Value> {
     calls: Vec<(Instant, Call<K, V>)>,
     keep_calls: bool,
     steps: u64,
-    /// What happened, as a trace with comments, if that is wanted.
+    /// The trace with comments so far, if it is wanted.
     told: Option<String>,
 }
 
-/// Why it ended early: the name of what is broken, and what is wrong.
+/// The reason of an early end: the broken invariant, and the violation.
 type Broken = (String, String);
 
 /// Plays a schedule.
@@ -79,7 +77,7 @@ pub(crate) fn play<K: Key, V: Value>(
     play_and(sim, seed, source, keep_calls, false).0
 }
 
-/// Plays it, and tells all that happened as a trace with comments.
+/// Plays a schedule, and returns all that happened as a trace with comments.
 pub(crate) fn tell<K: Key, V: Value>(sim: Sim<K, V>, trace: &Trace<K, V>) -> String {
     play_and(sim, trace.seed, Source::calls(&trace.calls), false, true).1
 }
@@ -202,7 +200,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         }
     }
 
-    /// Somebody calls: a producer, or a worker during its run.
+    /// Makes a call: of a producer, or of a worker during its run.
     fn call(&mut self, call: Call<K, V>, worker: Option<usize>) -> Result<(), Broken> {
         self.world.calls += 1;
         if let Call::AddMany(triggers) = call {
@@ -214,7 +212,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         self.happened(Event::Called { call, answer })
     }
 
-    /// Does what a call says, and returns the answer to a trigger.
+    /// Executes a call, and returns the queue's answer to a trigger.
     fn ask(&mut self, call: &Call<K, V>) -> Option<Result<Added, Refused>> {
         let queue = &self.sim.queue;
         match call {
@@ -282,7 +280,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         Ok(())
     }
 
-    /// Notes in the key's log what was asked for.
+    /// Records a call in its key's log.
     fn note(&mut self, call: &Call<K, V>, answer: Option<Result<Added, Refused>>) {
         let Some(key) = call.key() else { return };
         let log = self.world.log(key);
@@ -313,7 +311,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         };
     }
 
-    /// So many workers from now on.
+    /// Sets the number of workers.
     fn resize(&mut self, number: usize) {
         while self.seats.len() < number {
             self.seats.push(Seat::new());
@@ -329,7 +327,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         }
     }
 
-    /// Looks whether somebody who waits for room has an answer: true if so.
+    /// Polls a caller that waits for room. Returns true if it has an answer.
     fn poll_adder(&mut self, place: usize) -> Result<bool, Broken> {
         self.steps += 1;
         let adder = &mut self.adders[place];
@@ -349,7 +347,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         Ok(true)
     }
 
-    /// Looks whether a drain is over: true if so.
+    /// Polls a drain. Returns true if it is over.
     fn poll_drain(&mut self, place: usize) -> Result<bool, Broken> {
         self.steps += 1;
         let (asleep, drain) = &mut self.drains[place];
@@ -363,7 +361,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         Ok(true)
     }
 
-    /// A worker looks for a key; true if it has found one.
+    /// Lets a worker look for a key. Returns true if it has found one.
     fn poll(&mut self, place: usize) -> Result<bool, Broken> {
         self.steps += 1;
         match self.seats[place].poll(&self.sim.queue, self.sim.batch) {
@@ -378,7 +376,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         }
     }
 
-    /// A worker has got a key.
+    /// Begins the run of a key that a worker has got.
     fn begin(&mut self, place: usize, item: Item<'static, K, V>) -> Result<(), Broken> {
         let (now, key) = (self.world.now, item.key().clone());
         let log = self.world.log(&key);
@@ -418,7 +416,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         Err(("a key is held by one worker at a time".into(), why))
     }
 
-    /// A run calls the queue, or ends.
+    /// Lets a run call the queue, or end.
     fn go_on(&mut self, place: usize) -> Result<(), Broken> {
         let seat = &mut self.seats[place];
         let Some((_, which)) = seat.next() else { return Ok(()) };
@@ -460,7 +458,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         next.map_or(Ok(()), |item| self.begin(place, item))
     }
 
-    /// Before time moves on: nobody waits for what could be had. `looked` says that somebody has
+    /// Checks, before time moves on, that no one waits for something that is available. `looked`: a call has
     /// looked at this instant, and so fired what is due.
     fn nobody_was_forgotten(&mut self, looked: bool) -> Result<(), Broken> {
         let idle = self.seats.iter().position(Seat::is_idle);
@@ -492,7 +490,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         Ok(())
     }
 
-    /// Looks what the queue says of the key, and asks the invariants.
+    /// Records the queue's state of the key, and checks the invariants.
     fn happened(&mut self, event: Event<K, V>) -> Result<(), Broken> {
         self.steps += 1;
         let key = match &event {
@@ -520,7 +518,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
     }
 }
 
-/// Ends a run; false if the queue refused what it asks for.
+/// Ends a run. Returns false if the queue refused the end.
 fn end_run<K: Key, V: Value>(item: Item<'static, K, V>, end: End) -> bool {
     match end {
         End::Done => item.succeed(),
@@ -543,7 +541,7 @@ fn end_run<K: Key, V: Value>(item: Item<'static, K, V>, end: End) -> bool {
     true
 }
 
-/// FNV-1a: the same everywhere, as the random numbers that depend on it must be.
+/// FNV-1a: equal on every machine, as the random numbers that depend on it must be.
 fn hash_of(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,11 +1,11 @@
-//! How long from one call of a producer to its next.
+//! Time between two calls of a producer.
 
 use crate::Rng;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How long it is from one call of a producer to its next: always as long, or as long as is
-/// drawn from a range, both ends included. At least a nanosecond, so that time passes.
+/// Time between two calls of a producer: fixed, or drawn from a range, both ends included. At least a
+/// nanosecond, so that time passes.
 ///
 /// ```
 /// use requeue_sim::Gap;

@@ -1,12 +1,11 @@
 //! A test kit for users of [`requeue`]'s work queues: random schedules in virtual time.
 //!
-//! A [`Sim`] has the real [`WorkQueue`](requeue::WorkQueue) on a clock that stands still. A seed
-//! plays producers, workers, failures and time, on one thread, a thousand hours in seconds; after
-//! every step your own invariants are asked. What fails is made smaller, and printed as a trace
-//! that plays again: text, a step a line.
+//! A [`Sim`] runs the real [`WorkQueue`](requeue::WorkQueue) on a clock that stands still. A seed drives
+//! producers, workers, failures and time, on one thread, a thousand hours in seconds. After every step your
+//! own invariants are checked. A failing schedule is made smaller, and printed as a trace that can be
+//! replayed: text, one step per line.
 //!
-//! You write how the queue is built, who calls it and how often, what runs do, and what must be
-//! true:
+//! You write how the queue is built, who calls it and how often, what runs do, and what must be true:
 //!
 //! ```
 //! use requeue::{InBackoff, WorkQueue};
@@ -49,8 +48,8 @@
 //! # Ok::<(), requeue_sim::Failure>(())
 //! ```
 //!
-//! It prints this. What is no comment is the trace: of the calls in the minute that failed, the two
-//! that it takes.
+//! It prints this. All but the comments is the trace: of the calls in the minute that failed, the two that
+//! are needed.
 //!
 //! ```text
 //! "a key that failed rests for a second" is broken at 12.721285807s: web-4 ran after 894.393221ms
@@ -65,13 +64,12 @@
 //!
 //! # What is played, and what is not
 //!
-//! Workers are tasks that wait in [`get`](requeue::WorkQueue::get), as many as you say, and end
-//! their runs as the handler's [`Plan`] says. Among all who can act at one instant the seed
-//! chooses. A worker is polled when its waker was called, at the same instant; so the simulation
-//! shows what follows from the order of calls and from time, not races of threads inside the
-//! queue, which `requeue`'s own models look for.
+//! Workers are tasks that wait in [`get`](requeue::WorkQueue::get), and end their runs as the handler's
+//! [`Plan`] says. The seed chooses among all that can act at one instant. A worker is polled when its waker
+//! was called, at that instant. So the simulation explores the order of calls and time, not races of threads
+//! inside the queue, which `requeue`'s own models cover.
 //!
-//! What is played beyond a trigger, a run and its end is what you ask for:
+//! Anything beyond a trigger, a run and its end is played only if you ask for it:
 //!
 //! | what | how |
 //! |---|---|
@@ -84,19 +82,19 @@
 //! | pauses of the queue, a key, a group | [`Call::Pause`], [`Call::PauseKey`], [`Call::PauseGroup`] |
 //! | the end | [`Call::Close`], [`Call::ShutDown`], [`Call::Drain`] and [`Event::Drained`] |
 //!
-//! Rates, groups, priorities and the like belong to the queue that you build. Not played are the
-//! library's own [workers](requeue::WorkerBuilder), batches of which one call ends all runs
+//! Rates, groups, priorities and the like belong to the queue that you build. Not played are the library's
+//! own [workers](requeue::WorkerBuilder), batches whose runs one call ends
 //! ([`Items::done`](requeue::Items::done)), and gets with a deadline.
 //!
-//! Beside your invariants these are always asked: a key is held by one worker at a time; a trigger
-//! that was taken has a run to come (unless the queue was shut down, or has a bound); a worker that
-//! waits is woken when there is a key for it, who waits for room when there is some, and a drain at
-//! its end; time passes.
+//! These invariants are always checked, beside your own: a key is held by one worker at a time; an accepted
+//! trigger has a run to come (unless the queue was shut down, or has a bound); a waiting worker is woken when
+//! there is a key for it, a caller that waits for room when there is some, and a drain at its end; time
+//! passes.
 //!
-//! The same seed gives the same run on every machine: there are no floating-point numbers, no
-//! threads and no hash order in it. Of your closures that is asked too. A schedule of some hundred
-//! steps takes about a tenth of a millisecond; the search for a small trace ends after five million
-//! steps, or ten times those of the failure.
+//! A seed gives one run, on every machine: there are no floating-point numbers, threads or hash orders in it.
+//! Your closures must keep to that too. A schedule of some hundred steps takes about a tenth of a
+//! millisecond. The search for a small trace ends after five million steps, or ten times those of the
+//! failure.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

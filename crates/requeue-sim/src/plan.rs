@@ -1,4 +1,4 @@
-//! What becomes of a run.
+//! [`Plan`]: what a handler does with a run.
 
 use crate::Call;
 use crate::trace::Seconds;
@@ -17,22 +17,21 @@ use std::time::Duration;
 pub enum End {
     /// It succeeded, and the failures are forgotten: `Item::succeed`.
     Done,
-    /// It is done, and its worker gets the next key, or waits for it, in the same call: `Item::next`. As
-    /// with `Item::done`, failures are not forgotten. Its end is told when the next key, if one is
-    /// ready, is handed out as well. With other runs of a [batch](crate::Sim::batches) still going on it
-    /// is only done.
+    /// It is done, and its worker gets the next key, or waits for it, in the same call: `Item::next`. As with
+    /// `Item::done`, failures are not forgotten. If the next key is ready, its end is reported when that key
+    /// is handed out. While other runs of its [batch](crate::Sim::batches) go on, it is only done.
     Next,
     /// It failed: `Item::retry`.
     Retry,
-    /// It failed, and is due again after so long: `Item::retry_after`.
+    /// It failed, and is due again after this delay: `Item::retry_after`.
     RetryAfter(Duration),
-    /// It succeeded, and is due again after so long: `Item::again`.
+    /// It succeeded, and is due again after this delay: `Item::again`.
     Again(Duration),
     /// It failed for good: `Item::give_up`.
     GiveUp,
     /// A panic unwinds through the guard.
     Panic,
-    /// The guard is dropped without a word.
+    /// The guard is dropped without an outcome.
     Drop,
     /// The guard is leaked (`mem::forget`): the key stays held for ever.
     Leak,
@@ -54,8 +53,7 @@ impl fmt::Display for End {
     }
 }
 
-/// What a handler does with its run: how it ends, after how long, and what it asks of the
-/// queue meanwhile.
+/// A handler's behaviour in a run: how it ends, after how long, and its calls meanwhile.
 ///
 /// ```
 /// use requeue_sim::{Plan, Trigger};
@@ -72,12 +70,12 @@ impl fmt::Display for End {
 pub struct Plan<K, V = ()> {
     pub(crate) end: End,
     pub(crate) takes: Duration,
-    /// In the order of their offsets, once it is begun.
+    /// In the order of their offsets, once the run has begun.
     pub(crate) calls: Vec<(Duration, Call<K, V>)>,
 }
 
 impl<K, V> Plan<K, V> {
-    /// A run that ends so, at once.
+    /// A run that ends at once, in this way.
     ///
     /// ```
     /// use requeue_sim::{End, Plan};
@@ -97,7 +95,7 @@ impl<K, V> Plan<K, V> {
         Self::ending(End::Done)
     }
 
-    /// It fails, and the limiter says when it is due again.
+    /// It fails, and the limiter decides when it is due again.
     ///
     /// ```
     /// use requeue_sim::{End, Plan};
@@ -107,7 +105,7 @@ impl<K, V> Plan<K, V> {
         Self::ending(End::Retry)
     }
 
-    /// It succeeds, and is due again after so long.
+    /// It succeeds, and is due again after this delay.
     ///
     /// ```
     /// use requeue_sim::{End, Plan};
@@ -119,7 +117,7 @@ impl<K, V> Plan<K, V> {
         Self::ending(End::Again(delay))
     }
 
-    /// It takes so long.
+    /// Sets how long it takes.
     ///
     /// ```
     /// use requeue_sim::Plan;
@@ -131,7 +129,7 @@ impl<K, V> Plan<K, V> {
         Self { takes, ..self }
     }
 
-    /// It asks this of the queue, so long after it began. Later than its end is at its end.
+    /// Adds a call to the queue, this long after it began. A call later than its end is made at its end.
     ///
     /// ```
     /// use requeue_sim::{Plan, Trigger};
@@ -184,13 +182,13 @@ pub struct Run<K, V = ()> {
     pub key: K,
     /// The value that was handed out with it: [`Item::value`](requeue::Item::value).
     pub value: Option<V>,
-    /// Which of the key's runs it is, from 1.
+    /// Number of this run of the key, from 1.
     pub number: u64,
-    /// Which run in a row of failing ones it is, from 1: `Item::attempt`.
+    /// Number of this run in a row of failing ones, from 1: `Item::attempt`.
     pub attempt: u32,
     /// Its priority: `Item::priority`.
     pub priority: i16,
-    /// Which worker has it, from 0.
+    /// Number of its worker, from 0.
     pub worker: usize,
     /// When it began.
     pub began: Instant,

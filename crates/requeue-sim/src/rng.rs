@@ -1,13 +1,12 @@
-//! Numbers that look random and are the same everywhere.
+//! Random-looking numbers that are equal on every machine.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Numbers that look random: the same seed gives the same ones on every machine and in every
-/// version of this crate that writes the same [`trace`](crate::Failure::trace) format.
+/// A generator of random-looking numbers: a seed gives the same ones on every machine and in every version of
+/// this crate that writes the same [`trace`](crate::Failure::trace) format.
 ///
-/// It is SplitMix64 (Steele, Lea and Flood 2014), which is far good enough for schedules and
-/// no secret to anybody.
+/// It is SplitMix64 (Steele, Lea and Flood 2014), which is good enough for schedules, and not cryptographic.
 ///
 /// ```
 /// use requeue_sim::Rng;
@@ -21,20 +20,20 @@ pub struct Rng(u64);
 /// 2^64 divided by the golden ratio, and odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Makes one number of another, such that near ones give far ones.
+/// Maps a number to another, so that close ones become distant ones.
 pub(crate) fn scramble(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
-/// One number of several, in which each of them counts and their order too.
+/// Mixes several numbers into one; each of them matters, and their order.
 pub(crate) fn mix(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |sum, n| scramble(sum.wrapping_add(STEP) ^ scramble(*n)))
 }
 
 impl Rng {
-    /// The numbers of a seed.
+    /// A generator with this seed.
     ///
     /// ```
     /// use requeue_sim::Rng;
@@ -45,7 +44,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// The next number, of all that there are.
+    /// The next number, of all `u64`s.
     ///
     /// ```
     /// let mut rng = requeue_sim::Rng::new(0);
@@ -56,7 +55,7 @@ impl Rng {
         scramble(self.0)
     }
 
-    /// A number below `n`; 0 where `n` is 0.
+    /// A number below `n`; 0 if `n` is 0.
     ///
     /// ```
     /// let mut rng = requeue_sim::Rng::new(0);
@@ -68,7 +67,7 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// True once in `n` times on average; always where `n` is 0 or 1.
+    /// True once in `n` times on average; always if `n` is 0 or 1.
     ///
     /// ```
     /// let mut rng = requeue_sim::Rng::new(0);
@@ -80,8 +79,8 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// A duration of a range, both ends included, to the nanosecond. Where the end is before
-    /// the start it is the start.
+    /// A duration of a range, both ends included, to the nanosecond. If the end is before the start, the
+    /// start.
     ///
     /// ```
     /// use std::time::Duration;
@@ -101,7 +100,7 @@ impl Rng {
     ///
     /// # Panics
     ///
-    /// Where there is none.
+    /// If there is none.
     ///
     /// ```
     /// let mut rng = requeue_sim::Rng::new(0);

@@ -1,4 +1,4 @@
-//! Those who wait, each polled only after its waker was called.
+//! Waiting actors, each polled only after its waker was called.
 
 use crate::{Call, Plan};
 use requeue::{Get, GetMany, Instant, Item, WorkQueue};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A waker that notes that it was called.
+/// A waker that records that it was called.
 struct Bell(AtomicBool);
 
 impl Wake for Bell {
@@ -20,7 +20,7 @@ impl Wake for Bell {
     }
 }
 
-/// Whether somebody is to be polled, and the waker that says so.
+/// Whether an actor is to be polled, and the waker that says so.
 pub(crate) struct Asleep {
     bell: Arc<Bell>,
     waker: Waker,
@@ -47,13 +47,13 @@ impl Asleep {
     }
 }
 
-/// What a worker waits for.
+/// A worker's wait.
 pub(crate) enum Look<K: 'static, V: 'static> {
     One(Get<'static, K, V>),
     Many(GetMany<'static, K, V>),
 }
 
-/// What a worker has got.
+/// Result of a worker's look.
 pub(crate) enum Found<K: 'static, V: 'static> {
     Nothing,
     /// The queue has ended.
@@ -66,11 +66,11 @@ pub(crate) enum Found<K: 'static, V: 'static> {
 pub(crate) struct Seat<K: 'static, V: 'static> {
     pub(crate) asleep: Asleep,
     pub(crate) look: Option<Look<K, V>>,
-    /// The runs that it has, in the order in which they began.
+    /// Its runs, in the order in which they began.
     pub(crate) going: Vec<Going<K, V>>,
-    /// It was told that the queue has ended.
+    /// It has seen the queue's end.
     pub(crate) left: bool,
-    /// It is one too many.
+    /// It is surplus.
     pub(crate) away: bool,
 }
 
@@ -79,12 +79,12 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Seat<K, V> {
         Self { asleep: Asleep::new(), look: None, going: Vec::new(), left: false, away: false }
     }
 
-    /// It has nothing to do but to wait for keys.
+    /// Whether it only waits for keys.
     pub(crate) fn is_idle(&self) -> bool {
         self.going.is_empty() && !self.left && !self.away
     }
 
-    /// It looks for a key, or so many.
+    /// Looks for a key, or for up to `most`.
     pub(crate) fn poll<S>(&mut self, queue: &WorkQueue<K, V, S>, most: usize) -> Found<K, V> {
         let look = self.look.get_or_insert_with(|| match most {
             0 | 1 => Look::One(queue.get().into_owned()),
@@ -104,24 +104,24 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Seat<K, V> {
         }
     }
 
-    /// Which of its runs does something next, and when.
+    /// The run that acts next, and when.
     pub(crate) fn next(&self) -> Option<(Instant, usize)> {
         let each = self.going.iter().enumerate().map(|(which, going)| (going.next(), which));
         each.min()
     }
 }
 
-/// A run that is going on.
+/// A current run.
 pub(crate) struct Going<K: 'static, V: 'static> {
     pub(crate) item: Item<'static, K, V>,
     pub(crate) plan: Plan<K, V>,
     pub(crate) began: Instant,
-    /// How many of the plan's calls were made.
+    /// Number of the plan's calls already made.
     called: usize,
 }
 
 impl<K: Clone, V: Clone> Going<K, V> {
-    /// Its next call, if it has not made all.
+    /// Its next call, if one is left.
     pub(crate) fn call(&mut self) -> Option<Call<K, V>> {
         let (_, call) = self.plan.calls.get(self.called)?;
         self.called += 1;
@@ -134,7 +134,7 @@ impl<K, V> Going<K, V> {
         Self { item, plan, began, called: 0 }
     }
 
-    /// When it does something next.
+    /// When it acts next.
     fn next(&self) -> Instant {
         let end = self.began + self.plan.takes;
         self.plan.calls.get(self.called).map_or(end, |(after, _)| (self.began + *after).min(end))

@@ -1,4 +1,4 @@
-//! A simulation, as its user writes it.
+//! [`Sim`]: a simulation, as its user writes it.
 
 use crate::engine;
 use crate::source::Source;
@@ -11,8 +11,7 @@ use std::hash::Hash;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What a key must be: to be queued, and to be written into a trace. It is implemented for
-/// all that is so.
+/// A key that can be queued and written to a trace. Implemented for all types that qualify.
 ///
 /// ```
 /// fn is_key<K: requeue_sim::Key>() {}
@@ -36,12 +35,11 @@ pub(crate) struct Invariant<K: Hash + Eq, V: 'static> {
     pub(crate) check: Check<K, V>,
 }
 
-/// A simulation of one queue: the real [`WorkQueue`] on a clock that stands still, with
-/// producers, workers, failures and time played by a seed.
+/// A simulation of one queue: the real [`WorkQueue`] on a clock that stands still. A seed drives its
+/// producers, workers, failures and time.
 ///
-/// Nothing of it is shared with another simulation, and it is used up by one run, so that the
-/// closures may have a state of their own: write a function that makes it, and give that to
-/// [`check`](crate::check).
+/// It shares nothing with other simulations, and one run uses it up, so the closures may have state: write a
+/// function that makes it, and give that to [`check`](crate::check).
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -74,7 +72,7 @@ pub struct Sim<K: Hash + Eq, V: 'static = ()> {
     pub(crate) clock: FakeClock,
     pub(crate) queue: WorkQueue<K, V>,
     pub(crate) workers: usize,
-    /// How many keys a worker takes at once.
+    /// Maximum number of keys that a worker takes at once.
     pub(crate) batch: usize,
     pub(crate) lasting: Duration,
     pub(crate) settling: Duration,
@@ -84,11 +82,11 @@ pub struct Sim<K: Hash + Eq, V: 'static = ()> {
 }
 
 impl<K: Key, V: Value> Sim<K, V> {
-    /// A simulation of the queue that this makes. It must be built on the clock that it is
-    /// given; if it is not, [`run`](Self::run) fails and says so.
+    /// A simulation of the queue that `queue` builds. It must use the given clock; otherwise
+    /// [`run`](Self::run) fails and says so.
     ///
-    /// One worker takes keys as they come, and its runs succeed at once; it lasts a minute.
-    /// As long as nobody [produces](Self::producer) anything, nothing happens.
+    /// By default one worker takes keys as they come, its runs succeed at once, and it lasts a minute.
+    /// Nothing happens until a [producer](Self::producer) is added.
     ///
     /// ```
     /// use requeue::WorkQueue;
@@ -101,7 +99,7 @@ impl<K: Key, V: Value> Sim<K, V> {
     /// assert!(failure.to_string().contains("built on the clock"));
     /// ```
     ///
-    /// Keys have values where the queue is built with a merge. A value is written into a trace:
+    /// Keys have values if the queue is built with a merge. A value is written to a trace:
     ///
     /// ```
     /// use requeue::WorkQueue;
@@ -128,7 +126,7 @@ impl<K: Key, V: Value> Sim<K, V> {
         }
     }
 
-    /// How many workers take keys. With none, no key runs.
+    /// Sets the number of workers. With none, no key runs.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -140,9 +138,9 @@ impl<K: Key, V: Value> Sim<K, V> {
         Self { workers, ..self }
     }
 
-    /// Up to so many keys are taken at once by a worker, if it is more than one: by
-    /// [`get_many`](WorkQueue::get_many). Their runs begin at the same instant, each ends as its own
-    /// plan says, and the worker looks for keys again when all have ended.
+    /// Sets the maximum number of keys that a worker takes at once, if it is more than one: by
+    /// [`get_many`](WorkQueue::get_many). Their runs begin at one instant, each ends by its own plan, and the
+    /// worker looks for keys again when all have ended.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -163,8 +161,8 @@ impl<K: Key, V: Value> Sim<K, V> {
         Self { batch: most, ..self }
     }
 
-    /// How long producers call, in the simulation's time; then it is over, unless it is given
-    /// time for [`settling`](Self::settling).
+    /// Sets how long producers call, in the simulation's time. Then it is over, unless it has time for
+    /// [`settling`](Self::settling).
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -177,8 +175,7 @@ impl<K: Key, V: Value> Sim<K, V> {
         Self { lasting: time, ..self }
     }
 
-    /// How long it goes on after that without calls of producers, so that what was begun can come
-    /// to its end.
+    /// Sets how long it goes on after that without calls of producers, so that current work can end.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -200,8 +197,8 @@ impl<K: Key, V: Value> Sim<K, V> {
         Self { settling: time, ..self }
     }
 
-    /// A producer: what it makes goes to the queue, with a gap before each call. There may be
-    /// several; each has random numbers of its own.
+    /// Adds a producer: its calls go to the queue, with a gap before each. There may be several; each has
+    /// random numbers of its own.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -227,8 +224,8 @@ impl<K: Key, V: Value> Sim<K, V> {
         self
     }
 
-    /// What becomes of a run, asked as it begins. Its random numbers depend on seed, key and
-    /// instant alone, so that a run does the same when calls for other keys are left out.
+    /// Sets the behaviour of runs, asked for when each begins. Its random numbers depend only on seed, key
+    /// and instant, so that a run does not change when calls for other keys are removed.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -249,8 +246,8 @@ impl<K: Key, V: Value> Sim<K, V> {
         self
     }
 
-    /// What must be true after every step. Where it is not, the error says what is wrong. What
-    /// panics in here is not caught.
+    /// Adds an invariant that must be true after every step. If it is not, the error describes the violation.
+    /// A panic in it is not caught.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -270,12 +267,12 @@ impl<K: Key, V: Value> Sim<K, V> {
         self
     }
 
-    /// Plays one schedule. What it fails at is told as it was played; [`explore`](crate::explore)
-    /// and [`check`](crate::check) make it smaller first.
+    /// Plays one schedule. A failure is reported as it was played; [`explore`](crate::explore) and
+    /// [`check`](crate::check) make it smaller first.
     ///
     /// # Errors
     ///
-    /// Where an invariant is broken.
+    /// If an invariant is broken.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -287,12 +284,12 @@ impl<K: Key, V: Value> Sim<K, V> {
         engine::play(self, seed, Source::producers(), true).verdict
     }
 
-    /// Plays a trace again: its calls in the place of what producers make, all else as its seed
-    /// says. Lines that begin with `#` are comments.
+    /// Replays a trace: its calls instead of the producers', all else by its seed. Lines that begin with `#`
+    /// are comments.
     ///
     /// # Errors
     ///
-    /// As the failure that it shows; and for a trace that cannot be read, with the line.
+    /// If the failure shows again; and if a trace cannot be read, with the line.
     ///
     /// ```
     /// # use requeue::WorkQueue;

@@ -1,15 +1,15 @@
-//! Where the calls of a schedule come from.
+//! [`Source`]: where the calls of a schedule come from.
 
 use crate::rng::mix;
 use crate::sim::Producer;
 use crate::{Call, Rng};
 use requeue::Instant;
 
-/// Where calls come from.
+/// A source of calls.
 pub(crate) enum Source<'a, K, V> {
-    /// The simulation's producers: each with its next instant and its numbers.
+    /// The simulation's producers: each with its next instant and its random numbers.
     Producers { next: Vec<(Instant, Rng)>, until: Instant, due: Vec<Call<K, V>> },
-    /// A list, by instant, of which so many were made.
+    /// A list, by instant, of which `made` were made.
     Calls { list: &'a [(Instant, Call<K, V>)], made: usize },
 }
 
@@ -41,7 +41,7 @@ impl<'a, K: Clone, V: Clone> Source<'a, K, V> {
         }
     }
 
-    /// Makes what is to be called at this instant; the time has just come to it.
+    /// Collects the calls due at this instant, when the time has come to it.
     pub(crate) fn come_to(&mut self, now: Instant, producers: &mut [Producer<K, V>]) {
         if let Self::Producers { next, until, due } = self {
             for ((at, rng), producer) in next.iter_mut().zip(producers) {

@@ -70,7 +70,7 @@ fn write_timeout(f: &mut fmt::Formatter<'_>, timeout: Duration) -> fmt::Result {
     if timeout == Duration::MAX { Ok(()) } else { write!(f, " timeout={}", Seconds(timeout)) }
 }
 
-/// The key, and how it is added.
+/// Writes the key, and the options of its trigger.
 fn write_trigger<K: Display, V: Value>(f: &mut fmt::Formatter<'_>, trigger: &Trigger<K, V>) -> fmt::Result {
     write!(f, "{}", Quoted(&trigger.key))?;
     write_value(f, trigger.value.as_ref())?;
@@ -192,7 +192,7 @@ pub(crate) fn read_call<K: FromStr, V: Value>(text: &str) -> Result<Call<K, V>, 
     }
 }
 
-/// What is left of a line to be read.
+/// The unread part of a line.
 struct Rest<'a> {
     /// The call's name.
     call: &'a str,
@@ -204,7 +204,7 @@ impl<'a> Rest<'a> {
         self.text.trim_start().is_empty()
     }
 
-    /// Whether this comes next, which is skipped.
+    /// Skips `c` if it comes next. Returns whether it did.
     fn skip(&mut self, c: char) -> bool {
         let rest = self.text.trim_start().strip_prefix(c);
         self.text = rest.unwrap_or(self.text);
@@ -231,7 +231,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// The next option and its value, which may stand in quotes.
+    /// The next option and its value, which may be in quotes.
     fn option(&mut self) -> Result<Option<(&'a str, String)>, String> {
         let text = self.text.trim_start();
         if text.is_empty() || text.starts_with(',') {
@@ -258,7 +258,7 @@ impl<'a> Rest<'a> {
         self.trigger_and(|_, _| Ok(false))
     }
 
-    /// A trigger that may have more options than a trigger has.
+    /// Reads a trigger with additional options.
     fn trigger_and<K: FromStr, V: Value>(
         &mut self,
         mut more: impl FnMut(&str, &str) -> Result<bool, String>,
@@ -323,7 +323,7 @@ fn read_value<V: Value>(value: &str) -> Result<V, String> {
     V::from_text(value).ok_or(format!("{value:?} is no value of this queue"))
 }
 
-/// A debounce: the quiet time, the maximum, and `leading` if it is that.
+/// Reads a debounce: the quiet time, the maximum, and `leading` if set.
 fn debounce(text: &str) -> Option<Debounce> {
     let (quiet, rest) = text.split_once(':')?;
     let (max, leading) = match rest.split_once(':') {

@@ -1,4 +1,4 @@
-//! Schedules as text: a step a line.
+//! Schedules as text, one step per line.
 
 use crate::text::read_call;
 use crate::{Call, Value};
@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is played: everything else follows from it.
+/// A schedule's input: everything else follows from it.
 pub(crate) struct Trace<K, V> {
     pub(crate) seed: u64,
     /// By instant.
@@ -86,7 +86,7 @@ impl<K: Display> Display for Quoted<'_, K> {
     }
 }
 
-/// What stands in the quotes that `text` begins with, and what follows them.
+/// Splits `text` into the contents of the quotes that it begins with, and the rest.
 pub(crate) fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut chars = text.strip_prefix('"')?.chars();
     let mut inside = String::new();

@@ -1,10 +1,9 @@
-//! What values must be.
+//! [`Value`]: the trait of values.
 
 use std::fmt::Debug;
 
-/// What a value must be that triggers bring with them: to be queued, and to be written into a trace
-/// and read from it. It is implemented for `()`, for strings, `bool`, `char` and integers; for a
-/// type of your own it is two methods.
+/// A value that triggers carry: it can be queued, written to a trace and read from it. Implemented for `()`,
+/// strings, `bool`, `char` and integers; a type of your own needs two methods.
 ///
 /// ```
 /// use requeue_sim::Value;
@@ -35,7 +34,7 @@ pub trait Value: Clone + Debug + Eq + Send + Sync + 'static {
     /// ```
     fn to_text(&self) -> String;
 
-    /// The value of a text that [`to_text`](Self::to_text) has made; `None` if it is none.
+    /// Reads a text that [`to_text`](Self::to_text) has made; `None` if it is invalid.
     ///
     /// ```
     /// assert_eq!(<u8 as requeue_sim::Value>::from_text("256"), None);

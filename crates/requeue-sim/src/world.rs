@@ -1,4 +1,4 @@
-//! What an invariant sees.
+//! [`World`]: what an invariant sees.
 
 use crate::{Call, End, Run};
 use requeue::{Added, Drained, Instant, KeyState, Refused, WorkQueue};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// What has just happened.
+/// The latest event.
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -25,39 +25,38 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<K, V = ()> {
-    /// A call was made, and what the queue answered where it was a trigger.
+    /// A call was made. With the queue's answer, if it was a trigger.
     Called {
         /// The call.
         call: Call<K, V>,
-        /// The answer to a trigger, or to a key that was to be restored; none yet where it waits for
-        /// room.
+        /// The answer to a trigger or a restore; `None` while it waits for room.
         answer: Option<Result<Added, Refused>>,
     },
-    /// A trigger that waited for room was taken or refused.
+    /// A trigger that waited for room was accepted or refused.
     Answered {
         /// The call, a [`Call::AddWhenRoom`].
         call: Call<K, V>,
-        /// The answer: [`Refused::Full`] where its time was up.
+        /// The answer: [`Refused::Full`] if its time was up.
         answer: Result<Added, Refused>,
     },
-    /// A worker was handed a key. Of several at once each is told, in their order.
+    /// A worker was handed a key. If it got several at once, each is reported, in order.
     Began(Run<K, V>),
     /// A run ended.
     Ended {
         /// The run.
         run: Run<K, V>,
-        /// How.
+        /// How it ended.
         end: End,
-        /// The queue took the key back as the run's end asked: false where a retry was refused.
+        /// Whether the queue accepted the run's end: false if a retry was refused.
         taken: bool,
     },
     /// A drain is over: all is worked off, or its time is up.
     Drained(Drained),
-    /// The time of the simulation is over: the last thing that invariants see.
+    /// The simulation's time is over. The last event.
     Over,
 }
 
-/// What is known of a key: what was asked for, and what came of it.
+/// History of a key: what was asked for, and what happened.
 ///
 /// ```
 /// # use requeue::WorkQueue;
@@ -76,13 +75,13 @@ pub enum Event<K, V = ()> {
 pub struct KeyLog<K> {
     /// The key.
     pub key: K,
-    /// Triggers that the queue took.
+    /// Number of accepted triggers.
     pub triggers: u64,
-    /// Runs that have begun.
+    /// Number of runs that have begun.
     pub runs: u64,
-    /// Runs that have ended in a failure: retry, panic or giving up.
+    /// Number of runs that have failed: retry, panic or giving up.
     pub failures: u64,
-    /// The longest that it was ready before a run.
+    /// The longest time it was ready before a run.
     pub longest_wait: Duration,
     /// When its latest run began.
     pub began: Option<Instant>,
@@ -92,16 +91,15 @@ pub struct KeyLog<K> {
     /// Its timer, and whether it was held, as of the last event about it.
     due: Option<Instant>,
     held: bool,
-    /// A trigger was taken, and no run has begun since.
+    /// A trigger was accepted, and no run has begun since.
     pub(crate) owed: bool,
-    /// How many runs began before the latest one, at the same instant.
+    /// Number of runs that began before the latest one, at that instant.
     pub(crate) at_once: u64,
     /// A guard of it was leaked: it is held for ever.
     pub(crate) leaked: bool,
 }
 
-/// What an invariant sees: the time, what has just happened, the queue itself, and what is
-/// known of each key.
+/// An invariant's view: the time, the latest event, the queue itself, and the history of each key.
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -119,7 +117,7 @@ pub struct World<K: Hash + Eq, V: 'static = ()> {
     pub(crate) queue: WorkQueue<K, V>,
     pub(crate) now: Instant,
     pub(crate) event: Event<K, V>,
-    /// By worker, the runs of each in the order in which they began.
+    /// By worker, its runs in the order in which they began.
     pub(crate) running: Vec<Vec<Run<K, V>>>,
     pub(crate) runs: u64,
     pub(crate) calls: u64,
@@ -150,7 +148,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.now
     }
 
-    /// What has just happened.
+    /// The latest event.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -167,8 +165,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         &self.event
     }
 
-    /// The queue, for its counts and what it says of a key. To change it from here is
-    /// possible and no good idea: a trace does not tell it.
+    /// The queue, for its counts and key states. Do not change it from here: a trace does not record that.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -183,7 +180,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         &self.queue
     }
 
-    /// The runs that are going on, by worker.
+    /// The current runs, by worker.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -198,7 +195,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.running.iter().flatten()
     }
 
-    /// What is known of each key that was called for, in the order of the first calls.
+    /// Histories of the keys that were called for, in the order of their first calls.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -213,7 +210,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.logs.iter()
     }
 
-    /// What is known of a key; `None` if nobody has called for it yet.
+    /// History of a key; `None` if it was not called for yet.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -229,7 +226,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.places.get(key).map(|&place| &self.logs[place])
     }
 
-    /// How long ago an instant was.
+    /// Time since an instant.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -246,7 +243,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.now.saturating_since(at)
     }
 
-    /// The keys that are ready, each with how long it has been.
+    /// The ready keys, each with how long it has been ready.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -260,7 +257,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.logs.iter().filter_map(|log| Some((&log.key, self.since(log.ready_since(self.now)?))))
     }
 
-    /// How many runs have begun.
+    /// Number of runs that have begun.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -275,7 +272,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         self.runs
     }
 
-    /// The time of the simulation is over: nothing follows.
+    /// Whether the simulation's time is over: nothing follows.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -302,7 +299,7 @@ impl<K: Hash + Eq + Clone, V: 'static> World<K, V> {
         &mut self.logs[place]
     }
 
-    /// Notes what the queue now says of a key that an event was about.
+    /// Records the queue's state of a key after an event.
     pub(crate) fn look(&mut self, key: &K) -> KeyState {
         let state = self.queue.state(key).unwrap_or_default();
         let now = self.now;
@@ -335,7 +332,7 @@ impl<K> KeyLog<K> {
         }
     }
 
-    /// Since when it is ready. A timer that fired since the last event about the key made it so.
+    /// Since when it is ready. A timer that fired since the key's last event made it so.
     pub(crate) fn ready_since(&self, now: Instant) -> Option<Instant> {
         self.ready_since.or(self.due.filter(|due| *due <= now && !self.held))
     }

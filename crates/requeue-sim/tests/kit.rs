@@ -1,4 +1,4 @@
-//! The kit finds what is planted, tells the same each time, and makes failures small.
+//! The kit finds planted faults, is deterministic, and makes failures small.
 
 use requeue::limiter::Exponential;
 use requeue::{Debounce, GroupRules, InBackoff, Instant, Unfinished, WaitingKeys, WorkQueue};
@@ -20,7 +20,7 @@ fn plain<K: requeue_sim::Key>() -> Sim<K> {
     Sim::new(|clock| WorkQueue::builder().clock(clock).build().unwrap())
 }
 
-/// An invariant that is broken by a key that runs sooner than a second after it failed.
+/// A simulation with an invariant that fails if a key runs sooner than a second after it failed.
 fn rests(in_backoff: InBackoff) -> Sim<String> {
     let mut failed = HashMap::new();
     Sim::new(|clock| WorkQueue::builder().clock(clock).in_backoff(in_backoff).build().unwrap())
@@ -47,7 +47,7 @@ fn rests(in_backoff: InBackoff) -> Sim<String> {
         })
 }
 
-/// Some of everything, and what it came to.
+/// A simulation with some of everything, and its totals.
 fn busy(seed: u64) -> String {
     let told = std::rc::Rc::new(std::cell::RefCell::new(String::new()));
     let tell = told.clone();
@@ -100,8 +100,8 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
     assert_ne!(one, other);
 }
 
-/// This is the same on every machine. It changes where the kit draws otherwise, and then old
-/// traces fail no more: say so in CHANGELOG.md.
+/// The expected text is equal on every machine. It changes if the kit draws random numbers differently. Then
+/// old traces no longer fail: say so in CHANGELOG.md.
 #[test]
 fn a_failure_is_told_with_a_trace_of_what_is_needed_for_it() {
     let failure = explore(0..1_000, || rests(InBackoff::Run)).unwrap_err();
@@ -162,7 +162,7 @@ fn a_failure_after_ten_thousand_calls_is_found_small() {
     assert!(together().replay(&failure.trace).is_err());
 }
 
-/// Looks for what is planted, and plays the small trace again: calls and keys of it, and the trace.
+/// Finds a planted fault, and replays its small trace. Returns its calls and keys, and the trace.
 fn planted<V: Value>(scenario: impl Fn() -> Sim<u64, V>) -> (usize, usize, String) {
     let failure = explore(0..100, &scenario).expect_err("a fault is planted");
     let Err(ReplayError::Failed(again)) = scenario().replay(&failure.trace) else {
@@ -417,7 +417,7 @@ fn keys_that_run_beside_each_other_in_a_batch_are_found_small() {
     check(0..50, || together(1));
 }
 
-/// Done-and-next does not forget failures, which success does.
+/// `End::Next` does not forget failures; success does.
 #[test]
 fn what_done_and_next_leaves_behind_is_found_small() {
     let tired = |end| {
@@ -688,7 +688,7 @@ fn a_loop_that_no_time_passes_in_is_found() {
     assert_eq!(fails_at(busy.run(0)), "time passes");
 }
 
-/// How a key's only run ended, and what became of the key.
+/// How a key's only run ended, and the key's state after it.
 fn end(end: End, unfinished: Unfinished) -> (bool, u64, usize, usize) {
     let seen = std::rc::Rc::new(std::cell::Cell::new(None));
     let see = seen.clone();

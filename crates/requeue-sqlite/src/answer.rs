@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 pub(crate) struct Writing<T, E> {
     answer: Arc<Answer<T, E>>,
     writer: Arc<Writer>,
-    /// Somebody sees to it that it is written.
+    /// Whether the write was requested.
     asked: bool,
 }
 

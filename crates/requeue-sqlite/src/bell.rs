@@ -1,14 +1,15 @@
-//! The bell: other processes tell the one that works on a file that they have written to it.
+//! The bell: a wake-up for the process that works on a file, when another process has written to it.
 //!
-//! A writer then opens SQLite's log for writing and closes it. On Linux the kernel tells the runner of that (inotify),
-//! so that it need not look all the time; on other systems, and where a user may have no more watches, [`Bell::hang`] gives
-//! none, and the runner looks often. (The log, as nobody locks it: to close the database itself would end SQLite's locks.)
+//! A writer then opens SQLite's log for writing and closes it. On Linux the kernel reports that to the runner
+//! (inotify), so that it need not poll. On other systems, and if the user has no watches left, [`Bell::hang`]
+//! returns `None`, and the runner polls often. (The log is used because no process locks it: closing the
+//! database itself would end SQLite's locks.)
 
 use crate::lock;
 use std::fs::File;
 use std::path::Path;
 
-/// Tells whoever works on the file that there is something new in it.
+/// Wakes the process that works on the file.
 pub(crate) fn ring(path: &Path) {
     // A runner that hears nothing looks after a while.
     drop(File::options().write(true).open(lock::beside(path, "-wal")));
@@ -26,7 +27,7 @@ mod system {
     use std::path::Path;
     use std::thread::{Builder, JoinHandle};
 
-    /// Somebody listens for rings until this is dropped.
+    /// A listener for the bell, until it is dropped.
     pub(crate) struct Bell {
         /// Closed to end the listener.
         end: Option<UnixStream>,
@@ -34,7 +35,8 @@ mod system {
     }
 
     impl Bell {
-        /// Calls this at each ring, from a thread of its own. `None` if the system allows no more watches or threads.
+        /// Calls `rung` at each ring, from a thread of its own. `None` if the system allows no more watches
+        /// or threads.
         pub(crate) fn hang(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
             let rings = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             inotify::add_watch(&rings, lock::beside(path, "-wal"), WatchFlags::CLOSE_WRITE).ok()?;
@@ -74,7 +76,7 @@ mod system {
 mod system {
     use std::path::Path;
 
-    /// There is none on this system.
+    /// Not available on this system.
     pub(crate) enum Bell {}
 
     impl Bell {

@@ -1,4 +1,4 @@
-//! What other processes than the one that works may do with a file.
+//! [`Client`]: a file's operations for processes that do not work on it.
 
 use crate::bell;
 use crate::letters::{Letter, fold, obey};
@@ -16,19 +16,20 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// So long a process that works has to answer.
+/// How long a runner has to answer.
 const ANSWERS: Duration = Duration::from_secs(5);
 
 /// Maximum number of keys cancelled in one transaction.
 const TOGETHER: usize = 1000;
 
-/// A file as a process has it that does not work on it: it adds, lists, cancels, pauses, beside the one that works or
-/// while there is none.
+/// Access to a file for a process that does not work on it: it adds, lists, cancels and pauses, with or
+/// without a process that works.
 ///
-/// Each call is one transaction of its own, and blocks. Those that write take turns, with one another and with the processes
-/// that work: a call waits for its turn for 30 seconds. Those that look ([`list`](Self::list), [`state`](Self::state),
-/// [`stats`](Self::stats), [`queues`](Self::queues), [`check`](Self::check)) take no lock, write nothing, and need no right to.
-/// The process that works is told of what is written on Linux, and looks for it 50 times a second on other systems.
+/// Each call is a transaction of its own, and blocks. Writers take turns, with one another and with the
+/// processes that work: a call waits for its turn for 30 seconds. Readers ([`list`](Self::list),
+/// [`state`](Self::state), [`stats`](Self::stats), [`queues`](Self::queues), [`check`](Self::check)) take no
+/// lock, write nothing, and need no write permission. On Linux the process that works is notified of writes;
+/// on other systems it polls 50 times a second.
 ///
 /// ```
 /// use requeue_sqlite::{Client, Sqlite, Status};
@@ -54,7 +55,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// How many keys of a queue do what.
+/// Numbers of a queue's keys by state.
 ///
 /// ```
 /// # use requeue_sqlite::{Client, Status};
@@ -66,30 +67,31 @@ impl std::fmt::Debug for Client {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileStats {
-    /// In line. Keys that a worker has had for less than a twentieth of a second are among them.
+    /// In line, including keys that a worker has had for less than a twentieth of a second.
     pub ready: u64,
-    /// With a worker, as far as the process that works on the queue shows it: 1,024 keys at most, and only on Linux.
+    /// With a worker, as far as the process that works on the queue shows it: at most 1,024 keys, and only on
+    /// Linux.
     pub held: u64,
     /// Waiting for a timer.
     pub waiting: u64,
     /// Given up.
     pub dead: u64,
-    /// How long ago the first trigger came of the key that is ready the longest.
+    /// Time since the first trigger of the key that has been ready longest.
     pub oldest_ready: Option<Duration>,
     /// Whether the queue is paused.
     pub paused: bool,
     /// The process that works on the queue.
     pub runner: Option<u32>,
-    /// There are more keys than were counted: a million are.
+    /// Whether the numbers are lower bounds: counting stops at a million keys.
     pub at_least: bool,
 }
 
 impl Client {
-    /// Opens a file, or makes it. One that is there is not written to.
+    /// Opens a file, or creates it. An existing file is not written to.
     ///
     /// # Errors
     ///
-    /// As for [`Sqlite::open`](crate::Sqlite::open), but for a process that works on it.
+    /// Those of [`Sqlite::open`](crate::Sqlite::open), except for a process that works on the file.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -107,11 +109,12 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks for a run of the key, after a delay if there is one. It is on the disk when this returns.
+    /// Asks for a run of the key, after a delay if there is one. The trigger is on the disk when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// If it can't be written: nothing has changed then ([`EngineError::NotApplied`]), or nobody knows
+    /// If it can't be written: nothing has changed ([`EngineError::NotApplied`]), or it is unknown
     /// ([`EngineError::Unknown`]).
     ///
     /// ```
@@ -126,12 +129,12 @@ impl Client {
         self.add_with_priority(queue, key, delay, 0)
     }
 
-    /// [`add`](Self::add) with a priority, to a queue that has them.
+    /// Like [`add`](Self::add), with a priority, for a queue that has them.
     ///
     /// # Errors
     ///
-    /// The errors of [`add`](Self::add). Whether the queue has priorities is not known here: where it has none the key
-    /// runs without.
+    /// The errors of [`add`](Self::add). The file does not tell whether the queue has priorities; if not, the
+    /// key runs without.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -152,11 +155,11 @@ impl Client {
             .map(drop)
     }
 
-    /// [`add`](Self::add) for each key, in one transaction: all or none.
+    /// Like [`add`](Self::add) for each key, in one transaction: all or none.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -177,12 +180,12 @@ impl Client {
         self.add_all(queue, keys, |_, letter| Letter { delay, priority, ..letter })
     }
 
-    /// [`add_many`](Self::add_many) for keys that come again so long after each run, as
-    /// [`Queue::add_every`](crate::Queue::add_every) says. [`cancel`](Self::cancel) ends that.
+    /// Like [`add_many`](Self::add_many), for keys that come again after each run, as with
+    /// [`Queue::add_every`](crate::Queue::add_every). [`cancel`](Self::cancel) ends that.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -204,12 +207,13 @@ impl Client {
         self.add_all(queue, keys, |_, letter| Letter { delay, priority, every: Some(every), ..letter })
     }
 
-    /// [`add_many`](Self::add_many) for keys that carry a value, as JSON. Values of a key merge, the older first, in the
-    /// process that works on the queue: they wait in the file until there is one.
+    /// Like [`add_many`](Self::add_many), with one JSON value for all keys. Values of a key merge, the older
+    /// first, in the process that works on the queue; until then they wait in the file.
     ///
     /// # Errors
     ///
-    /// The errors of [`add`](Self::add). What the process that works can't read makes its key dead, with the reason.
+    /// The errors of [`add`](Self::add). A value that the process that works can't read makes its key dead,
+    /// with the reason.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -231,7 +235,7 @@ impl Client {
         self.add_all(queue, keys, move |_, letter| Letter { delay, priority, value: value.clone(), ..letter })
     }
 
-    /// [`add_values`](Self::add_values) with a value for each key, in their order.
+    /// Like [`add_values`](Self::add_values), with a value for each key, in order.
     ///
     /// # Errors
     ///
@@ -259,13 +263,13 @@ impl Client {
         })
     }
 
-    /// [`add_many`](Self::add_many) for keys that come at these times, the first of them the next one, until they are
-    /// [cancelled](Self::cancel), and whatever their runs take. Times that come during a run, or while nobody works on the
-    /// queue, are one run.
+    /// Like [`add_many`](Self::add_many), for keys that come at these times until they are
+    /// [cancelled](Self::cancel), however long their runs take. The first time is the next one. Times during
+    /// a run, or without a process that works, give one run.
     ///
     /// # Errors
     ///
-    /// The errors of [`add`](Self::add); and [`EngineError::NotApplied`] if no such time comes.
+    /// The errors of [`add`](Self::add); and [`EngineError::NotApplied`] if the schedule has no further time.
     ///
     /// ```
     /// # use requeue_sqlite::{Client, Schedule};
@@ -311,7 +315,8 @@ impl Client {
         self.write(queue, &keys, schedule, how).map(drop)
     }
 
-    /// Asks for runs of keys: of the process that works on the queue or, where there is none, in their rows at once.
+    /// Asks for runs of keys: through the process that works on the queue or, if there is none, directly in
+    /// their rows.
     fn write(
         &self,
         queue: &str,
@@ -339,8 +344,9 @@ impl Client {
         Ok(())
     }
 
-    /// Writes in a transaction, when it is our turn; what was asked of a queue that nobody works on is done before. `write`
-    /// is told the queue's number, and whether somebody works on it. `None` if there is no such queue, and it is not made.
+    /// Writes in a transaction, when it is our turn, after pending requests to a queue without a runner.
+    /// `write` gets the queue's number, and whether it has a runner. `None` if the queue does not exist, and
+    /// is not created.
     fn in_turn<T>(
         &self,
         queue: &str,
@@ -392,8 +398,8 @@ impl Client {
         }
     }
 
-    /// Takes away what asks for a run of the key; a run that is on goes on. A key that comes again after each run does not
-    /// any more. False if there was nothing.
+    /// Cancels everything that asks for a run of the key; a current run goes on. A key that comes again after
+    /// each run no longer does. False if there was nothing.
     ///
     /// # Errors
     ///
@@ -412,11 +418,11 @@ impl Client {
         Ok(self.ask(queue, "cancel", &key.to_bytes())? == "cancelled")
     }
 
-    /// [`cancel`](Self::cancel) for each key: how many there were of which something was taken away.
+    /// Like [`cancel`](Self::cancel) for each key. Returns the number of keys that had something to cancel.
     ///
     /// # Errors
     ///
-    /// The errors of [`cancel`](Self::cancel). Some may be cancelled then.
+    /// The errors of [`cancel`](Self::cancel). Some keys may be cancelled then.
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -438,11 +444,11 @@ impl Client {
         Ok(cancelled)
     }
 
-    /// The key runs now: one that waits, or one that is dead. False if nothing is known of it.
+    /// Runs the key now, if it waits or is dead. False if it is unknown.
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel).
+    /// Like [`cancel`](Self::cancel).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -457,11 +463,11 @@ impl Client {
         Ok(self.ask(queue, "retry", &key.to_bytes())? == "ready")
     }
 
-    /// No key of the queue is handed out until [`resume`](Self::resume), also after a restart.
+    /// Hands out no key of the queue until [`resume`](Self::resume), even after a restart.
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel).
+    /// Like [`cancel`](Self::cancel).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -480,7 +486,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel).
+    /// Like [`cancel`](Self::cancel).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -494,11 +500,11 @@ impl Client {
         self.ask(queue, "resume", &[]).map(drop)
     }
 
-    /// Removes the dead keys of a queue; returns how many there were.
+    /// Removes the dead keys of a queue. Returns their number.
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel).
+    /// Like [`cancel`](Self::cancel).
     ///
     /// ```
     /// # use requeue_sqlite::Client;
@@ -517,7 +523,8 @@ impl Client {
         Ok(self.ask_all(queue, what, &[key])?.pop().unwrap_or_default())
     }
 
-    /// Has it done for each key, in one transaction: by the process that works on the queue, or where there is none at once.
+    /// Requests this for each key, in one transaction: from the process that works on the queue or, if there
+    /// is none, directly.
     fn ask_all(&self, queue: &str, what: &str, keys: &[&[u8]]) -> Result<Vec<String>, EngineError> {
         let asked = self.in_turn(queue, what == "pause", |begun, number, is_worked_on| {
             let each = keys.iter().map(|key| {
@@ -542,7 +549,7 @@ impl Client {
         answers.collect()
     }
 
-    /// Waits for the answer to a letter.
+    /// Waits for the answer to a request.
     fn answer(&self, queue: &str, number: i64, letter: i64) -> Result<String, EngineError> {
         let begun = Instant::now();
         loop {
@@ -599,9 +606,10 @@ impl Client {
         self.looks.borrow().as_ref().and_then(|look| look.database().runs().ok()).unwrap_or_default()
     }
 
-    /// Has SQLite check the whole file (`PRAGMA integrity_check`): what is wrong with it, a line each. None if it is well.
+    /// Has SQLite check the whole file (`PRAGMA integrity_check`). Returns its problems, one line each; none
+    /// if it is sound.
     ///
-    /// It reads all of it. Who works on the file goes on meanwhile.
+    /// It reads the whole file. Processes that work on the file continue meanwhile.
     ///
     /// # Errors
     ///
@@ -647,7 +655,7 @@ impl Client {
         })
     }
 
-    /// All that is known of the queue's keys, in the order of their line; those that wait or are dead stand among them.
+    /// The state of the queue's keys, in the order of their line; waiting and dead keys are among them.
     ///
     /// # Errors
     ///
@@ -671,8 +679,9 @@ impl Client {
         Ok(all)
     }
 
-    /// [`list`](Self::list), a key at a time, until `each` returns false. The order is that of the beginning, and each key is as it
-    /// is when it is told of: the file is read in pieces, so that whoever takes long keeps nothing from being written.
+    /// Like [`list`](Self::list), one key at a time, until `each` returns false. The order is fixed at the
+    /// start, and each key has its state at the time it is passed to `each`: the file is read in pieces, so
+    /// that a slow `each` blocks no writer.
     ///
     /// # Errors
     ///
@@ -718,7 +727,7 @@ impl Client {
         }
     }
 
-    /// What is known of a key.
+    /// State of a key.
     ///
     /// # Errors
     ///
@@ -749,7 +758,7 @@ impl Client {
         })
     }
 
-    /// How many keys of a queue do what. It counts them, up to a million.
+    /// Numbers of a queue's keys by state, counted up to a million.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! How values are written into the file.
+//! Encoding of values in the file.
 
 use requeue::EngineError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A value as the file has it: JSON.
+/// A value in its stored form: JSON.
 pub(crate) fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, EngineError> {
     serde_json::to_vec(value).map_err(|e| EngineError::Codec(e.into()))
 }

@@ -1,4 +1,5 @@
-//! The inbox: what processes that work on no queue ask of the one that does; or do themselves where there is none.
+//! The inbox: requests of other processes to the one that works on a queue, or executed by themselves if
+//! there is none.
 //!
 //! An add of another process takes the turn and writes. If nobody works on the queue it writes the key's row, as the
 //! runner would; otherwise, and where it has a value, it leaves a *letter* in the table `inbox`, which the runner reads
@@ -13,7 +14,7 @@ use rusqlite::{Connection, params};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Answers that nobody has asked for are kept so long.
+/// How long answers are kept that are not read.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// A request of another process to a queue.
@@ -27,7 +28,7 @@ pub(crate) struct Letter {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
     pub(crate) every: Option<Duration>,
-    /// The times that `every` stands for, if it does. It is not written.
+    /// The schedule behind `every`, if it is one. Not written.
     pub(crate) rule: Option<String>,
     pub(crate) value: Option<Vec<u8>>,
 }
@@ -39,7 +40,7 @@ impl Letter {
         Self { id: 0, queue, what, at, key, delay: None, priority: 0, every: None, rule: None, value: None }
     }
 
-    /// The trigger that this asks for.
+    /// The trigger that it requests.
     pub(crate) fn trigger(&self, ticket: u64, merge: Option<&Arc<MergeBytes>>) -> TriggerRow {
         TriggerRow {
             queue: self.queue,
@@ -53,7 +54,7 @@ impl Letter {
         }
     }
 
-    /// Puts it into the inbox; returns its number.
+    /// Puts it into the inbox. Returns its number.
     pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<i64> {
         let Self { queue, what, at, key, delay, priority, every, value, .. } = self;
         let letter = "insert into inbox(queue, what, at, key, delay, priority, every, value)
@@ -68,7 +69,7 @@ impl Letter {
 /// Maximum number of letters read at once.
 pub(crate) const MOST_LETTERS: usize = 1000;
 
-/// The oldest letters that nobody has answered, to these queues; triggers only of those that are not `closed`.
+/// The oldest unanswered requests to these queues; triggers only for queues that are not `closed`.
 pub(crate) fn unread(
     connection: &Connection,
     queues: &[i64],
@@ -106,7 +107,7 @@ pub(crate) fn unread(
     Ok(all)
 }
 
-/// Notes what has become of a letter. One without an answer is done with.
+/// Records the answer to a request. A request without an answer is removed.
 pub(crate) fn answer(connection: &Connection, letter: i64, answer: Option<&str>) -> rusqlite::Result<()> {
     match answer {
         None => connection.prepare_cached("delete from inbox where id = ?1")?.execute([letter])?,
@@ -120,7 +121,8 @@ pub(crate) fn answer(connection: &Connection, letter: i64, answer: Option<&str>)
     Ok(())
 }
 
-/// Does all that is asked of a queue that nobody works on. Without a function that merges, what has a value is left.
+/// Executes all requests to a queue without a runner. Without a merge function, requests with a value are
+/// left.
 pub(crate) fn fold(
     connection: &Connection,
     queue: i64,
@@ -145,7 +147,7 @@ pub(crate) fn fold(
     }
 }
 
-/// Does what a letter asks for where the queue is not open: in the file alone. Returns what is to be answered.
+/// Executes a request to a queue that is not open, directly in the file. Returns the answer.
 pub(crate) fn obey(
     connection: &Connection,
     letter: &Letter,
@@ -187,7 +189,7 @@ pub(crate) fn obey(
     })
 }
 
-/// Why a trigger can't be run, in words for who lists it.
+/// The reason why a trigger can't be run, for listings.
 pub(crate) fn why(e: &EngineError) -> String {
     match e {
         EngineError::Codec(why) | EngineError::NotApplied(why) => why.to_string(),
@@ -195,7 +197,7 @@ pub(crate) fn why(e: &EngineError) -> String {
     }
 }
 
-/// A key that can't be run is dead, and says why.
+/// Makes a key that can't be run dead, with the reason.
 pub(crate) fn bury(connection: &Connection, queue: i64, key: &[u8], why: &str) -> rusqlite::Result<()> {
     let mut dead = connection.prepare_cached(
         "insert into item(queue, key, ord, ready, failures, attempt, priority, first, dead, error)
@@ -211,7 +213,7 @@ pub(crate) fn pause(connection: &Connection, queue: i64, paused: bool) -> rusqli
     Ok(())
 }
 
-/// Removes the dead keys of a queue; returns how many there were.
+/// Removes the dead keys of a queue. Returns their number.
 pub(crate) fn purge(connection: &Connection, queue: i64) -> rusqlite::Result<usize> {
     connection.execute("delete from item where queue = ?1 and dead", [queue])
 }

@@ -1,10 +1,10 @@
-//! The work queue [`requeue`] in a file: what was accepted survives `kill -9` and power cuts, with its failures and due
-//! times.
+//! The work queue [`requeue`] in a file: accepted triggers survive `kill -9` and power cuts, with their
+//! failures and due times.
 //!
-//! The file is a SQLite database, and SQLite is compiled in: there is nothing to install. The queue itself is in memory,
-//! as fast as ever; the file is written ahead of it. A trigger is on the disk when its call has ended, and many callers
-//! share one transaction; a trigger that changes nothing writes nothing. When the file is opened again each key is ready
-//! or waiting as it was.
+//! The file is a SQLite database, and SQLite is compiled in: there is nothing to install. The queue itself is
+//! in memory, as fast as ever; the file is written before it. A trigger is on the disk when its call has
+//! ended, and concurrent callers share one transaction; a trigger that changes nothing writes nothing. When
+//! the file is opened again each key is ready or waiting as before.
 //!
 //! ```
 //! use requeue::{Outcome, Run, Worker};
@@ -29,29 +29,32 @@
 //!
 //! # What is promised
 //!
-//! - A call that has ended well is on the disk (SQLite's write-ahead log, `synchronous=FULL`): it survives the end of the
-//!   process however that comes, and a power cut as far as the disk keeps what it said it had written.
-//! - A run whose end is not on the disk runs again: ends wait for the next transaction, 10 ms at most. Handlers must bear
-//!   that, and [`Run::fence`](requeue::Run::fence) helps: it grows from run to run of a key, over restarts too.
-//! - A run that gets no end, because the process dies, is as it was before it: with its failures, its attempt and its
-//!   value. A retry that comes too late for a queue that is shut down stays in the file as well.
-//! - A key that waits is due at the same time of day after a restart. If the clock was set back meanwhile it waits once
-//!   more for its whole delay at most.
-//! - A full disk, or another error of the disk, refuses triggers ([`EngineError`](requeue::EngineError) says whether
-//!   anything may have been written); runs go on, their ends are kept and written later, and the same handles go on.
-//! - One process works on a queue, whatever the file is called; a second one is told which that is. A process that has lost its
-//!   queue or its file stops ([`Sqlite::lost`]).
-//! - Others add in turns, and wait for theirs for 30 seconds. Who looks takes no lock, writes nothing, and needs no right to.
-//! - SQLite's log, the file that ends in `-wal`, belongs to the data: who copies or moves the file takes it along.
-//! - On a network file system locks and SQLite's log are not to be relied upon: keep the file on a local disk.
+//! - A call that has succeeded is on the disk (SQLite's write-ahead log, `synchronous=FULL`): it survives any
+//!   end of the process, and a power cut if the disk keeps what it reported as written.
+//! - A run whose end is not on the disk runs again: ends wait for the next transaction, 10 ms at most.
+//!   Handlers must tolerate that, and [`Run::fence`](requeue::Run::fence) helps: it grows from run to run of
+//!   a key, even over restarts.
+//! - A run without an end, because the process dies, leaves its key as it was before: with its failures, its
+//!   attempt and its value. A retry that comes too late for a queue that is shut down stays in the file too.
+//! - A waiting key is due at its time of day even after a restart. If the clock was set back meanwhile it
+//!   waits at most its whole delay once more.
+//! - A full disk, or another disk error, refuses triggers ([`EngineError`](requeue::EngineError) says whether
+//!   anything may have been written). Runs go on, their ends are kept and written later, and the handles stay
+//!   usable.
+//! - One process works on a queue, whatever name it uses for the file; a second one gets an error that names
+//!   the first. A process that has lost its queue or its file stops ([`Sqlite::lost`]).
+//! - Other processes add in turns, and wait for theirs for 30 seconds. Readers take no lock, write nothing,
+//!   and need no write permission.
+//! - SQLite's log, the file that ends in `-wal`, belongs to the data: copy or move it together with the file.
+//! - On a network file system locks and SQLite's log are not reliable: keep the file on a local disk.
 //!
 //! # How
 //!
-//! The [queue in memory](requeue::WorkQueue) is the front, through the [seam for engines](requeue::engine). A trigger is
-//! noted, written in the next transaction, and given to the front when it is on the disk. A caller that is alone commits
-//! by itself; where many come at once a thread of the file's commits for all of them. At the end of a run the front tells
-//! what is known of the key then, under its lock; that replaces what the file has of it. So a row is always what memory
-//! knew at some instant, and the triggers since then.
+//! The [queue in memory](requeue::WorkQueue) is the front, through the [interface for
+//! engines](requeue::engine). A trigger is recorded, written in the next transaction, and given to the front
+//! when it is on the disk. A lone caller commits itself; for many at once a thread of the file's commits for
+//! all of them. At the end of a run the front reports the key's state, under its lock; that replaces the
+//! file's state. So a row is always the state in memory at some instant, plus the triggers since then.
 
 mod answer;
 mod bell;

@@ -1,5 +1,5 @@
-//! The state of the keys of a queue, for who looks at the file: their rows, what the inbox asks for on top of that,
-//! and which of them run.
+//! The state of a queue's keys, for readers of the file: their rows, pending requests in the inbox, and
+//! current runs.
 
 use crate::letters::{Letter, unread};
 use crate::lock::Running;
@@ -10,18 +10,18 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Keys are counted as far as this.
+/// Maximum number of keys counted.
 pub(crate) const MOST_COUNTED: u64 = 1_000_000;
-/// Letters are looked at as far as this.
+/// Maximum number of requests read.
 const MOST_LETTERS: usize = 100_000;
 /// Number of keys read in the first look of a list.
 pub(crate) const PAGE: usize = 1000;
 /// Maximum number of keys read in one look.
 const LARGEST_PAGE: usize = 32 * PAGE;
-/// The values of a page that is larger than the first have so many bytes at most.
+/// Maximum size of the values of a page that is larger than the first.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The columns of a key's row that say where it stands.
+/// The columns of a key's row that give its position.
 struct Place<'a> {
     key: &'a [u8],
     ord: i64,
@@ -31,10 +31,11 @@ struct Place<'a> {
     dead: bool,
 }
 
-/// Reads where each key of a queue stands, in the order of the file, until `each` returns false. No values are read.
+/// Reads the position of each key of a queue, in the order of the file, until `each` returns false. No values
+/// are read.
 ///
-/// SQLite reads all of a value for what stands behind it, as `dead` does, which is false for what is ready or waits. It does so
-/// for a row that it compares, too: the end of the queue is looked for here.
+/// SQLite reads the whole value to reach a column behind it, such as `dead`, which is false for ready and
+/// waiting keys. It does so even for a row that it only compares: so the end of the queue is found here.
 fn places(
     connection: &Connection,
     queue: i64,
@@ -61,7 +62,7 @@ fn places(
     Ok(())
 }
 
-/// The number of the queue of this name, if there is one.
+/// The number of the queue with this name, if it exists.
 pub(crate) fn number(connection: &Connection, version: u32, name: &str) -> rusqlite::Result<Option<i64>> {
     if version == 0 {
         return Ok(None);
@@ -69,19 +70,19 @@ pub(crate) fn number(connection: &Connection, version: u32, name: &str) -> rusql
     connection.query_row("select id from queue where name = ?1", [name], |row| row.get(0)).optional()
 }
 
-/// Requests in the inbox that nobody has read yet, of keys and of the queue.
+/// Requests in the inbox that were not read yet, for keys and for the queue.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// By key, what its triggers come to.
+    /// By key, its triggers combined.
     adds: HashMap<Vec<u8>, Letter>,
-    /// The queue is paused, or not any more.
+    /// The queue is paused, or resumed.
     pub(crate) paused: Option<bool>,
-    /// There is more than was read.
+    /// There are more than were read.
     pub(crate) is_cut: bool,
 }
 
 impl Pending {
-    /// The inbox of a queue, or what it has of one key.
+    /// Reads the inbox of a queue, or its requests for one key.
     pub(crate) fn read(
         connection: &Connection,
         version: u32,
@@ -121,12 +122,12 @@ impl Pending {
         known.value = letter.value.or(known.value.take());
     }
 
-    /// The keys that stand in the inbox alone are the last in line.
+    /// The keys that are only in the inbox: the last in line.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Vec<u8>, &Letter)> {
         self.adds.iter()
     }
 
-    /// The state of a key, with what is asked for.
+    /// The state of a key, with its pending requests applied.
     fn over(&self, key: &[u8], listed: Option<Listed>, now: Wall) -> Option<Listed> {
         let Some(letter) = self.adds.get(key) else { return listed };
         let due = due(letter).filter(|due| *due > now);
@@ -161,7 +162,7 @@ fn due(letter: &Letter) -> Option<Wall> {
     letter.delay.map(|delay| letter.at.saturating_add(micros(delay)))
 }
 
-/// The inbox of a schema before 3.
+/// Reads the inbox of a schema before 3.
 fn older(connection: &Connection, version: u32, queue: i64) -> rusqlite::Result<Vec<Letter>> {
     let every = if version >= 2 { "every" } else { "null" };
     let letters = format!(
@@ -186,8 +187,8 @@ pub(crate) fn since(at: Wall, now: Wall) -> Duration {
     Duration::from_micros(u64::try_from(now.saturating_sub(at)).unwrap_or(0))
 }
 
-/// The keys of a queue in the order in which they are listed: those in line by their places, those that wait by when they are due,
-/// those that are dead. They stand one behind the other in one piece of memory.
+/// A queue's keys in list order: those in line by their places, waiting ones by when they are due, dead ones.
+/// They are adjacent in one piece of memory.
 #[derive(Default)]
 pub(crate) struct Order {
     bytes: Vec<u8>,
@@ -244,15 +245,15 @@ impl Order {
         self.keys.push((rank, place, begin..self.bytes.len()));
     }
 
-    /// The keys from this place in the order on, this many at most.
+    /// At most `most` keys from this place in the order on.
     pub(crate) fn page(&self, begin: usize, most: usize) -> Vec<&[u8]> {
         let page = self.keys.iter().skip(begin).take(most);
         page.map(|(_, _, key)| &self.bytes[key.clone()]).collect()
     }
 }
 
-/// How many keys are read in the next look. It grows, as each look opens the file and reads about all of its pages for keys
-/// that stand anywhere in it.
+/// Number of keys to read in the next look. It grows, because each look opens the file and reads nearly all
+/// of its pages for keys that are anywhere in it.
 pub(crate) struct Size {
     next: usize,
     most: usize,
@@ -271,15 +272,15 @@ impl Size {
         self.next = (2 * self.next).min(self.most);
     }
 
-    /// The values of so many keys take too much memory.
+    /// Shrinks the page, because the values of this many keys take too much memory.
     fn shrink(&mut self) {
         self.most = (self.next / 2).max(PAGE);
         self.next = PAGE;
     }
 }
 
-/// The state of the keys of a page, in the order of `keys`; without those that are gone. `None` if their values are too
-/// large for a page of this size.
+/// The state of the keys of a page, in the order of `keys`, without deleted ones. `None` if their values are
+/// too large for a page of this size.
 pub(crate) fn page(
     connection: &Connection,
     version: u32,
@@ -333,7 +334,7 @@ fn row_of(version: u32) -> String {
     }
 }
 
-/// State beside the rows of keys: what the inbox asks for, what runs, and the time of the look.
+/// State beside the keys' rows: the inbox, the current runs, and the time of the look.
 pub(crate) struct Seen<'a> {
     pub(crate) pending: &'a Pending,
     pub(crate) running: &'a Running,
@@ -378,19 +379,19 @@ fn read(row: &Row<'_>, now: Wall) -> rusqlite::Result<Listed> {
     Ok(listed)
 }
 
-/// So long after each run, or at the times of a rule.
+/// The interval after each run, or the schedule, of a key that comes again.
 fn comes_again(every: Option<Duration>, rule: Option<String>) -> (Option<Duration>, Option<String>) {
     if rule.is_some() { (None, rule) } else { (every, None) }
 }
 
-/// How many keys do what.
+/// Numbers of keys by state.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) ready: u64,
     pub(crate) waiting: u64,
     pub(crate) dead: u64,
     pub(crate) oldest: Option<Wall>,
-    /// There are more: it was not counted to the end.
+    /// There are more: counting stopped early.
     pub(crate) is_cut: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Looks at a file: they take no lock that a writer needs, write nothing, and need no right to.
+//! Reads of a file: they take no lock that a writer needs, write nothing, and need no write permission.
 //!
-//! How a file is read follows from what stands beside it:
+//! The files beside the database decide how it is read:
 //!
 //! | beside it | how it is read |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | no log | the file alone, as it has everything |
 //! | a log, and no shared memory | file and log, with an index of the log in memory and without locks |
 //!
-//! The last two hold only as long as nobody opens the file to write: whether somebody has is looked at afterwards, and then
-//! it is read again.
+//! The last two work only while no process opens the file to write: that is checked afterwards, and then the
+//! read is repeated.
 
 use crate::lock::{Database, beside};
 use crate::schema::{CACHE_OF_A_SCAN, about, not_applied, version_of};
@@ -22,16 +22,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a look tries to find the file at rest.
+/// How long a read waits to find the file at rest.
 const TRIES: Duration = Duration::from_secs(5);
 
 /// How a file is read.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Route {
     Shared,
-    /// Without a log. When the file was written last, and its size.
+    /// Without a log. Time of the file's last write, and its size.
     Alone(i64, i64, u64),
-    /// With a log that nobody has an index of, and how long that is.
+    /// With a log that has no index, and the log's length.
     Log(u64),
 }
 
@@ -57,14 +57,14 @@ impl Route {
     }
 }
 
-/// A file that is looked at.
+/// A file to be read.
 pub(crate) struct Look {
     database: Database,
     path: PathBuf,
 }
 
 impl Look {
-    /// A file that is there.
+    /// An existing file.
     pub(crate) fn at(path: &Path) -> Result<Self, EngineError> {
         let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
         let path = std::path::absolute(path).map_err(said)?;
@@ -76,8 +76,8 @@ impl Look {
         &self.database
     }
 
-    /// Reads, all of it at one instant. `read` gets the version of the schema, which is 0 if there is nothing in the file,
-    /// and is called again if the file was changed meanwhile in a way that could not be seen at once.
+    /// Reads all at one instant. `read` gets the version of the schema, 0 for an empty file, and is called
+    /// again if the file was changed meanwhile in a way that could not be seen at once.
     pub(crate) fn look<T>(
         &mut self,
         mut read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>,
@@ -101,8 +101,8 @@ impl Look {
         }
     }
 
-    /// A connection each time: SQLite shares its memory among the connections of a process, and one that writes finds it
-    /// read-only if one that looks has opened it first.
+    /// Reads with a new connection: SQLite shares its memory among the connections of a process, and a writer
+    /// finds it read-only if a reader has opened it first.
     fn once<T>(
         &self,
         route: Route,
@@ -131,12 +131,12 @@ impl From<rusqlite::Error> for Failed {
     }
 }
 
-/// The error that keeps the file from being read. `None` if only what is in it is wrong.
+/// The error that keeps the file from being read. `None` if only its contents are wrong.
 fn why(connection: &Connection) -> Option<rusqlite::Error> {
     connection.query_row("select count(*) from sqlite_schema", [], |_| Ok(())).err()
 }
 
-/// Whether a process that opens or closes the file may have been in the way.
+/// Whether a process that opens or closes the file may have caused the error.
 fn may_pass(e: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, ReadOnly};
     let codes = [CannotOpen, DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, ReadOnly];

@@ -1,4 +1,4 @@
-//! A file and its queues.
+//! [`Sqlite`] and [`Queue`]: a file and its queues.
 
 use crate::answer::Writing;
 use crate::key;
@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-/// A file, some of whose queues this process works on: of each queue the only one that does.
+/// A file with queues, some of which this process works on. Each queue has only one such process.
 ///
-/// A clone is another handle of the same file.
+/// A clone is another handle to the file.
 ///
 /// ```
 /// # use requeue_sqlite::Sqlite;
@@ -47,17 +47,17 @@ struct OpenFile {
     open: OpenQueues,
 }
 
-/// The queues of a file that are open, by their names.
+/// The open queues of a file, by name.
 #[derive(Default)]
 struct OpenQueues {
     names: Mutex<Vec<String>>,
-    /// One of them was closed.
+    /// Notified when one of them was closed.
     closed: Condvar,
 }
 
 impl OpenQueues {
-    /// Notes a queue. One that is open is waited for a while: the committer and workers that were stopped may be about
-    /// to let go of it. False if it stays open.
+    /// Records an open queue. If it is still open it waits a while: the committer and stopped workers may be
+    /// about to release it. False if it stays open.
     fn insert(&self, name: &str) -> bool {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |names: &mut Vec<String>| names.iter().any(|open| open == name);
@@ -86,19 +86,20 @@ fn not_applied(why: String) -> EngineError {
 }
 
 impl Sqlite {
-    /// Opens a file, or makes it, to work on queues that are in it. Other processes may work on others.
+    /// Opens a file, or creates it, to work on queues in it. Other processes may work on others.
     ///
-    /// Beside it there are files whose names end in `-wal` and `-shm`. The first belongs to the data: who copies or moves the
-    /// file copies or moves both, where there is one.
+    /// Beside it are files whose names end in `-wal` and `-shm`. The first belongs to the data: copy or move
+    /// it together with the file, if it exists.
     ///
-    /// On a full disk a file that is there is opened all the same: what it has is run, and what can't be written is kept as
+    /// On a full disk an existing file can still be opened: its keys run, and pending writes are kept as
     /// [`trouble`](Self::trouble) says.
     ///
     /// # Errors
     ///
     /// - [`EngineError::Version`]: a newer version of this crate has made the file;
-    /// - a process that uses an older version works on it, or one has it open by another name (a hard link, say);
-    /// - the file is no database, or another program's, or cannot be read and written.
+    /// - a process that uses an older version works on it, or a process has it open by another name (for
+    ///   example a hard link);
+    /// - the file is not a database, or another program's, or cannot be read and written.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -115,7 +116,7 @@ impl Sqlite {
         Ok(Self { file: Arc::new(OpenFile { path: path.to_owned(), writer, open: OpenQueues::default() }) })
     }
 
-    /// Begins to open the queue of this name, whose triggers are keys alone.
+    /// A builder for the queue with this name, with keys alone.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -127,10 +128,11 @@ impl Sqlite {
         QueueBuilder::new(self, name, WorkQueue::merging(|_: &mut (), ()| ()), None)
     }
 
-    /// Begins to open the queue of this name, whose triggers may carry values. Those of one key merge, the older first;
-    /// as JSON they are in the file.
+    /// A builder for the queue with this name, whose triggers may carry values. Values of one key merge, the
+    /// older first; the file has them as JSON.
     ///
-    /// `merge` is called where the trigger is written, and again in memory. If it panics the trigger is refused.
+    /// `merge` is called when the trigger is written, and again in memory. If it panics the trigger is
+    /// refused.
     ///
     /// ```
     /// # use requeue::Add;
@@ -163,7 +165,7 @@ impl Sqlite {
         QueueBuilder::new(self, name, WorkQueue::merging(move |old, new| in_memory(old, new)), Some(bytes))
     }
 
-    /// How many transactions were committed since the file was opened.
+    /// Number of transactions committed since the file was opened.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -181,8 +183,8 @@ impl Sqlite {
         self.file.writer.with_store(|store| store.commits)
     }
 
-    /// Why the last transaction was not written, while the file can't be written: the disk is full, say. `None` when the
-    /// last one was. Ends of runs are kept meanwhile, and tried again five times a second.
+    /// The error of the last transaction, while the file can't be written: for example a full disk. `None` if
+    /// it succeeded. Ends of runs are kept meanwhile, and tried again five times a second.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -196,9 +198,9 @@ impl Sqlite {
         self.file.writer.trouble()
     }
 
-    /// Why this process works on the file no longer: it was removed, renamed or replaced, or another process has its queues.
-    /// From then on its queues hand nothing out, what runs is told to end, triggers are refused, and no end is written.
-    /// `None` as long as all is well.
+    /// The reason why this process no longer works on the file: it was removed, renamed or replaced, or
+    /// another process has its queues. From then on its queues hand nothing out, current runs are told to
+    /// end, triggers are refused, and no end is written. `None` while all is well.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -214,7 +216,7 @@ impl Sqlite {
 }
 
 impl Sqlite {
-    /// The file may have so many pages at most; returns how many it might have before. For tests: a disk that is full.
+    /// Limits the number of the file's pages. Returns the previous limit. For tests of a full disk.
     #[doc(hidden)]
     pub fn limit_pages(&self, pages: u32) -> u32 {
         self.file.writer.with_store(|store| store.limit_pages(pages)).unwrap_or(0)
@@ -241,7 +243,7 @@ pub struct QueueBuilder<K: Key, V = ()> {
     wall: WallClock,
 }
 
-/// A run is shown to others once it has gone on for so many microseconds.
+/// Time in microseconds after which a run is shown to others.
 const SHOWN_AFTER: Wall = 40_000;
 
 /// The time of day.
@@ -275,9 +277,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         }
     }
 
-    /// What keys that fail wait for. Without this call 5 ms, doubled for each failure in a row, and 1,000 s at most. It
-    /// must count in the queue, as all limiters of `requeue` do: one's own cannot be given the failures back that are in
-    /// the file.
+    /// Sets the back-off limiter. By default 5 ms, doubled for each failure in a row, up to 1,000 s. It must
+    /// count in the queue, as all limiters of `requeue` do: a user's limiter cannot be given the failures
+    /// from the file.
     ///
     /// ```
     /// # use requeue::limiter::Exponential;
@@ -293,9 +295,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self.front(move |front| front.limiter(limiter))
     }
 
-    /// Builds the queue in memory otherwise: with priorities, metrics, groups, another clock. With a bound
-    /// [`open`](Self::open) refuses it. A debounce and what is said about a back-off hold in memory alone: after a restart
-    /// a key that was to run is ready.
+    /// Changes the builder of the queue in memory: priorities, metrics, groups, another clock. With a bound
+    /// [`open`](Self::open) returns an error. Debounces and back-off options apply only in memory: after a
+    /// restart a key that was to run is ready.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -309,20 +311,20 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         self
     }
 
-    /// The time of day, in microseconds since 1970: for tests.
+    /// Sets the time of day, in microseconds since 1970: for tests.
     #[doc(hidden)]
     pub fn wall(self, wall: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self { wall: Arc::new(wall), ..self }
     }
 
-    /// Opens the queue: what the file has of it is ready or waiting. A key or a value that is none of this type stays in the
-    /// file as dead, with the reason.
+    /// Opens the queue: the file's keys are ready or waiting. A key or a value that is not of this type stays
+    /// in the file as dead, with the reason.
     ///
     /// # Errors
     ///
-    /// If another process works on the queue: its number is in the message (a second is waited for it to go). If it is open
-    /// in this process already (a second is waited for handles and workers to go). If what [`front`](Self::front) asks for
-    /// contradicts itself, or if the file can't be read.
+    /// If another process works on the queue; the message has its number (after waiting a second for it to
+    /// end). If the queue is already open in this process (after waiting a second for handles and workers to
+    /// end). If the settings of [`front`](Self::front) exclude each other, or if the file can't be read.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -366,7 +368,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
     }
 }
 
-/// Has this process work on the queue: its number, and the fence before its first one.
+/// Makes this process work on the queue. Returns the queue's number, and the fence before its first one.
 fn claim(
     path: &Path,
     writer: &Writer,
@@ -394,7 +396,8 @@ fn claim(
 }
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
-    /// Gives the queue in memory what the file has. What it can't take is noted in `dead`, with the reason.
+    /// Restores the file's keys in the queue in memory. Keys that fail are recorded in `dead`, with the
+    /// reason.
     fn restore(&self, store: &mut Store, dead: &mut Vec<(Vec<u8>, String)>) -> Result<u64, EngineError> {
         let (number, clocks) = (self.pen.queue, &self.pen.clocks);
         let (now, wall_now) = (clocks.now(), clocks.wall());
@@ -462,7 +465,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         Ok(())
     }
 
-    /// The priority as this queue has it: none, if it has no priorities.
+    /// The priority for this queue: 0 if it has no priorities.
     fn taken(&self, priority: i16) -> i16 {
         if priority != 0 && Source::front(&self.front).refuses(priority) == Some(Refused::NoPriorities) {
             self.pen.ignored.note(Ignored::PRIORITIES);
@@ -472,7 +475,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
     }
 }
 
-/// Requests of others that this process does not serve: the keys are run without them.
+/// Options of other processes' requests that this queue does not support: the keys run without them.
 #[derive(Default)]
 struct Ignored(AtomicU8);
 
@@ -485,7 +488,7 @@ impl Ignored {
     }
 }
 
-/// The queue of this name is open, as long as this exists.
+/// Marks the queue with this name as open while it exists.
 struct IsOpen {
     file: Sqlite,
     name: String,
@@ -502,11 +505,11 @@ impl Drop for IsOpen {
     }
 }
 
-/// What the queue in memory tells of the ends of its runs, on its way into the file.
+/// The ledger of runs: receives the ends of runs from the queue in memory, on their way to the file.
 struct Pen<K: Key, V> {
     writer: Arc<Writer>,
     queue: i64,
-    /// The last trigger that is in the queue in memory. Written and read under its lock.
+    /// The last trigger in the queue in memory. Accessed under that queue's lock.
     applied: AtomicU64,
     /// The last fence.
     fences: AtomicU64,
@@ -517,16 +520,16 @@ struct Pen<K: Key, V> {
     inner: OnceLock<Weak<Inner<K, V>>>,
 }
 
-/// What is known of the ends of runs before they come.
+/// State of runs before they end.
 struct Runs<K> {
-    /// Why the runs give up that are about to end.
+    /// Reasons of runs that are about to give up.
     giving_up: HashMap<K, String>,
-    /// The keys that come again so long after each run, or at the times of a rule.
+    /// Keys that come again: the interval after each run, or the schedule.
     every: HashMap<K, Duration>,
     rules: HashMap<K, Rule>,
-    /// The keys that run, and since when.
+    /// Running keys, and since when.
     begun: HashMap<K, Begun>,
-    /// Keys that others see as running, and whose runs are over.
+    /// Keys whose runs are shown to others, and have ended.
     over: Vec<K>,
 }
 
@@ -543,7 +546,7 @@ impl<K> Default for Runs<K> {
 }
 
 impl<K: Key> Runs<K> {
-    /// The key comes again so long after each run, or at the times of a rule.
+    /// Sets when the key comes again: the interval after each run, or the schedule.
     fn set_every(&mut self, key: &K, every: Duration, rule: Option<Rule>) {
         self.every.insert(key.clone(), every);
         match rule {
@@ -552,7 +555,7 @@ impl<K: Key> Runs<K> {
         };
     }
 
-    /// In how long the key comes again whose run began then; `None` if it does not.
+    /// Time until the key comes again, if its run began at `began`; `None` if it does not.
     fn next(&mut self, key: &K, began: Wall, now: Wall) -> Option<Duration> {
         match self.rules.get_mut(key) {
             Some(rule) => rule.next(began, now),
@@ -561,10 +564,10 @@ impl<K: Key> Runs<K> {
     }
 }
 
-/// A run that goes on.
+/// A current run.
 struct Begun {
     at: Wall,
-    /// Others see it.
+    /// Whether it is shown to others.
     is_shown: bool,
 }
 
@@ -599,7 +602,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Pen<K, V> {
         (self.queue, key.to_bytes().into())
     }
 
-    /// Notes a trigger of a key that comes again after each run. The transaction that has the end of its run has it too.
+    /// Records that a key comes again after each run. The transaction with the end of its run has it too.
     fn comes_again(&self, key: &K, every: Option<Duration>) {
         let every = every.filter(|every| !every.is_zero());
         let row = TriggerRow {
@@ -624,7 +627,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Pen<K, V> {
         });
     }
 
-    /// The key does not come again after its runs any more. False if it did not anyway.
+    /// Records that the key no longer comes again after its runs. False if it did not.
     fn unschedule(&self, key: &K) -> bool {
         let mut runs = self.runs();
         let known = runs.every.remove(key).is_some();
@@ -690,10 +693,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
     }
 }
 
-/// A queue of a file: a handle. A clone is another one.
+/// A handle to a queue of a file. A clone is another one.
 ///
-/// What a [`Worker`](requeue::Worker) does for a [`WorkQueue`] it does for this: `Worker::of(&q)`. When the last handle is
-/// dropped the queue takes no more; workers end what is ready, and what waits stays in the file.
+/// A [`Worker`](requeue::Worker) works for it as for a [`WorkQueue`]: `Worker::of(&q)`. When the last handle
+/// is dropped the queue accepts nothing more; workers finish the ready keys, and waiting keys stay in the
+/// file.
 ///
 /// ```
 /// # use requeue_sqlite::Sqlite;
@@ -735,15 +739,15 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
 }
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
-    /// Asks for a run of the key. When this has ended well that is on the disk.
+    /// Asks for a run of the key. When this has succeeded the trigger is on the disk.
     ///
-    /// A key that is ready, or that runs and runs again after that, is so already: then nothing is written.
+    /// If the key is already ready, or runs again after its run, nothing is written.
     ///
     /// # Errors
     ///
-    /// [`AddFailed`], with key and value: that nothing has changed ([`EngineError::NotApplied`]: the disk is full, say), that
-    /// nobody knows whether it has ([`EngineError::Unknown`]), or that the queue takes no more. The same handle goes on
-    /// when the disk does.
+    /// [`AddFailed`], with key and value: nothing has changed ([`EngineError::NotApplied`]: for example a
+    /// full disk), it is unknown ([`EngineError::Unknown`]), or the queue is shut down. The handle works
+    /// again when the disk does.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -758,11 +762,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.add_with(key, Add::now())
     }
 
-    /// Asks for a run of the key so much later, by the clock on the wall: a restart does not begin the delay anew.
+    /// Asks for a run of the key after a delay, by the wall clock: a restart does not begin the delay anew.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -777,11 +781,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.add_with(key, Add::after(delay))
     }
 
-    /// Asks for a run of the key as `how` says: with a delay, a value, a priority.
+    /// Asks for a run of the key with the options of `how`: a delay, a value, a priority.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add); and what the file can't keep ([`Asked::of`]) is refused.
+    /// Like [`add`](Self::add); and options that the file can't store ([`Asked::of`]) are refused.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -797,15 +801,16 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.ask(key, how.into(), None)
     }
 
-    /// Asks for a run of the key as `how` says, and for another one so long after each run of it that is not tried again,
-    /// whether it was well or gave up. Over restarts as well: what was missed while nobody worked is one run.
-    /// [`cancel`](Self::cancel) ends it, and a further call changes the time.
+    /// Asks for a run of the key with the options of `how`, and for another one `every` after each run that
+    /// is not retried, whether it succeeded or gave up. This holds over restarts: runs missed without a
+    /// process that works become one run. [`cancel`](Self::cancel) ends it, and a further call changes the
+    /// interval.
     ///
-    /// A time of zero makes the key run all the time.
+    /// An interval of zero makes the key run all the time.
     ///
     /// # Errors
     ///
-    /// As for [`add_with`](Self::add_with).
+    /// Like [`add_with`](Self::add_with).
     ///
     /// ```
     /// # use requeue::Add;
@@ -869,13 +874,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         Op::of(Writing::new(answer, pen.writer.clone()))
     }
 
-    /// Takes away what asks for a run of the key: that it is ready or waiting, its value, and the run that is to follow
-    /// the one that is on; and says what that was, as [`WorkQueue::cancel`]. When this has ended that is on the disk.
+    /// Cancels everything that asks for a run of the key: it is no longer ready or waiting, its value is
+    /// taken, and a current run has no successor. Returns what was there, like [`WorkQueue::cancel`]. When
+    /// this has succeeded that is on the disk.
     ///
     /// # Errors
     ///
-    /// If that could not be written ([`EngineError::Unknown`]): in this process it is taken away; if the process dies
-    /// before the disk is back, the key runs when the file is opened again.
+    /// If that could not be written ([`EngineError::Unknown`]): it is cancelled in this process; if the
+    /// process dies before the disk works again, the key runs when the file is opened again.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -896,7 +902,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// As for [`cancel`](Self::cancel).
+    /// Like [`cancel`](Self::cancel).
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -913,11 +919,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.when_written(self.inner.front.cancel_and_forget(key))
     }
 
-    /// The next key, as [`WorkQueue::get`]: await it, or wait for it.
+    /// Waits for the next key, like [`WorkQueue::get`].
     ///
-    /// The guard ends the run in memory, and the end is written as that of a worker's run is: within 10 ms, or when
-    /// [`written`](Self::written) says so. A guard that is dropped without a word puts its key back as a failure. What is
-    /// released by [`detach`](requeue::Item::detach) runs again if the process dies before [`done`](Self::done).
+    /// The guard ends the run in memory, and the end is written like that of a worker's run: within 10 ms, or
+    /// when [`written`](Self::written) has ended. A guard that is dropped without an outcome puts its key
+    /// back as a failure. A key released by [`detach`](requeue::Item::detach) runs again if the process dies
+    /// before [`done`](Self::done).
     ///
     /// # Cancel safety
     ///
@@ -952,11 +959,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.get_blocking()
     }
 
-    /// A key if one is ready: [`WorkQueue::try_get`].
+    /// Takes a key if one is ready: [`WorkQueue::try_get`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -969,7 +976,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.try_get()
     }
 
-    /// Up to `most` keys at once: [`WorkQueue::get_many`].
+    /// Waits for up to `most` keys at once: [`WorkQueue::get_many`].
     ///
     /// # Cancel safety
     ///
@@ -989,11 +996,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.get_many(most)
     }
 
-    /// Up to `most` of the keys that are ready: [`WorkQueue::try_get_many`].
+    /// Takes up to `most` of the ready keys: [`WorkQueue::try_get_many`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get_many`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1025,11 +1032,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.done(key)
     }
 
-    /// When this has ended, all is on the disk that had changed when it was called: the ends of runs.
+    /// Waits until all changes before the call are on the disk: the ends of runs.
     ///
     /// # Errors
     ///
-    /// If that could not be written ([`EngineError::Unknown`]). It is kept, and written later.
+    /// If they could not be written ([`EngineError::Unknown`]). They are kept, and written later.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1048,7 +1055,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// As for [`written`](Self::written).
+    /// Like [`written`](Self::written).
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1065,12 +1072,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.written()
     }
 
-    /// Hands nothing out from now on, in this process and in those that open the file later: [`WorkQueue::pause`]. True if it
-    /// was not paused. When this has ended that is on the disk.
+    /// Hands nothing out from now on, in this process and in those that open the file later:
+    /// [`WorkQueue::pause`]. True if it was not paused. When this has succeeded that is on the disk.
     ///
     /// # Errors
     ///
-    /// As for [`written`](Self::written).
+    /// Like [`written`](Self::written).
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1086,11 +1093,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.note_pause(true, paused)
     }
 
-    /// Hands keys out again: [`WorkQueue::resume`]. True if it was paused. When this has ended that is on the disk.
+    /// Hands keys out again: [`WorkQueue::resume`]. True if it was paused. When this has succeeded that is on
+    /// the disk.
     ///
     /// # Errors
     ///
-    /// As for [`written`](Self::written).
+    /// Like [`written`](Self::written).
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1119,8 +1127,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.is_paused()
     }
 
-    /// Features that other processes have asked for and this queue does not have: keys with priorities or values run
-    /// without them. `None` if all is done as it was asked for.
+    /// Options that other processes have asked for and this queue does not support: keys with priorities or
+    /// values run without them. `None` if all were supported.
     ///
     /// ```
     /// # use requeue_sqlite::{Client, Sqlite};
@@ -1141,8 +1149,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         }
     }
 
-    /// The queue in memory that hands the keys out: to look at, to shut down, to drain. What is added to it by its own
-    /// methods is not in the file.
+    /// The queue in memory that hands the keys out: to inspect, shut down and drain. Keys added by its own
+    /// methods are not in the file.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1157,7 +1165,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self.inner.front
     }
 
-    /// How many keys are ready.
+    /// Number of ready keys.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1188,7 +1196,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.is_empty()
     }
 
-    /// How often the key's runs have failed since one was well.
+    /// Number of the key's failed runs since the last successful one.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1203,7 +1211,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.num_requeues(key)
     }
 
-    /// What is known of the key.
+    /// State of the key.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1219,7 +1227,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.state(key)
     }
 
-    /// How many keys are ready, held, dirty and waiting.
+    /// Numbers of ready, held, dirty and waiting keys.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1234,7 +1242,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.stats()
     }
 
-    /// The keys that are known, a page at a time: [`WorkQueue::snapshot`].
+    /// The known keys, in pages: [`WorkQueue::snapshot`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1249,7 +1257,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.snapshot()
     }
 
-    /// How far shutdown is: [`WorkQueue::phase`].
+    /// Progress of the shutdown: [`WorkQueue::phase`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1263,7 +1271,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.phase()
     }
 
-    /// Whether triggers are refused: [`WorkQueue::shutting_down`].
+    /// Whether adds are refused: [`WorkQueue::shutting_down`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1277,7 +1285,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shutting_down()
     }
 
-    /// Takes no more triggers from outside, and goes on with what is known: [`WorkQueue::close`].
+    /// Refuses adds, and goes on with the known keys: [`WorkQueue::close`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1291,8 +1299,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.close();
     }
 
-    /// Takes no more, and hands out what is ready: [`WorkQueue::shut_down`]. What waits is dropped from memory, and stays in the
-    /// file: when that is opened again it waits for what was left.
+    /// Shuts the queue down, and hands out the ready keys: [`WorkQueue::shut_down`]. Waiting keys are dropped
+    /// from memory, and stay in the file with their due times.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1306,15 +1314,16 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shut_down()
     }
 
-    /// A lock on the queue, beside that of this process. If this process dies nobody works on the queue until each process that has
-    /// this lock, also by inheritance, has closed it or ended.
+    /// A further lock on the queue, which child processes may inherit. If this process dies, no process can
+    /// work on the queue until each process that has this lock has closed it or ended.
     ///
-    /// A program that starts others gives it to one that ends them if it is killed itself. The next process that opens the
-    /// queue waits for that then: a second, or as long as the number that is told of belongs to no process.
+    /// A program that starts children passes it to a process that ends them if the program is killed. The
+    /// next process that opens the queue waits for that: a second, or as long as the recorded process number
+    /// is unused.
     ///
     /// # Errors
     ///
-    /// The system has no descriptor left.
+    /// If the system has no descriptor left.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1334,7 +1343,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.pen.writer.with_store(|store| store.bequeath(queue))
     }
 
-    /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. What waits stays in the file.
+    /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. Waiting keys stay
+    /// in the file.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1347,7 +1357,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shut_down_with_drain()
     }
 
-    /// The same with what is said of waiting keys and of a deadline: [`WorkQueue::shut_down_with`].
+    /// Shuts down with options for waiting keys and a deadline: [`WorkQueue::shut_down_with`].
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -1362,7 +1372,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.front.shut_down_with(options)
     }
 
-    /// Answers so when the disk has what is noted by now.
+    /// Answers `so` when the disk has all that is recorded by now.
     fn when_written<T: Send + 'static>(&self, so: T) -> Op<T> {
         let writer = &self.inner.pen.writer;
         let answer = Arc::new(Answer::default());
@@ -1379,7 +1389,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.when_written(so)
     }
 
-    /// [`apply`](Self::apply) for one that may come again after each run: noted before there can be one.
+    /// Like [`apply`](Self::apply), for a key that may come again after each run: recorded before its first
+    /// run.
     fn apply_every(
         &self,
         key: K,
@@ -1395,7 +1406,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.apply(key, value, asked, ticket)
     }
 
-    /// A trigger is written: the queue in memory gets it.
+    /// Gives a written trigger to the queue in memory.
     fn apply(&self, key: K, value: Option<V>, asked: Asked, ticket: u64) -> Result<Added, AddFailed<K, V>> {
         let front = &self.inner.front;
         let again = key.clone();

@@ -1,4 +1,4 @@
-//! The rows of the file: how keys, triggers and ends of runs are written and read.
+//! The rows of the file: writing and reading of keys, triggers and ends of runs.
 //!
 //! A **trigger** is written before the queue in memory has it: `ready`, the earlier due instant, the merged value. An
 //! **image** is written at the end of a run: all that the queue in memory knows of the key then, or that it knows
@@ -37,10 +37,10 @@ fn signed(ticket: u64) -> i64 {
     i64::try_from(ticket).unwrap_or(i64::MAX)
 }
 
-/// A function that merges a value with an older one, as bytes.
+/// Merges a value with an older one, as bytes.
 pub(crate) type MergeBytes = dyn Fn(&[u8], &[u8]) -> Result<Vec<u8>, EngineError> + Send + Sync;
 
-/// A trigger as it is written.
+/// A trigger in its stored form.
 #[derive(Clone)]
 pub(crate) struct TriggerRow {
     pub(crate) queue: i64,
@@ -51,15 +51,15 @@ pub(crate) struct TriggerRow {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
     pub(crate) value: Option<(Vec<u8>, Arc<MergeBytes>)>,
-    /// From now on the key comes again so long after each run.
+    /// Interval at which the key comes again after each run from now on.
     pub(crate) every: Option<Duration>,
 }
 
-/// The state of a key in the queue in memory after the end of a run.
+/// State of a key in the queue in memory after the end of a run.
 pub(crate) struct Image {
     pub(crate) ord: u64,
     pub(crate) ready: bool,
-    /// It runs, and what is in the file of that stays.
+    /// It runs, and the file's state of that stays.
     pub(crate) held: bool,
     pub(crate) due: Option<Instant>,
     pub(crate) failures: u32,
@@ -68,29 +68,29 @@ pub(crate) struct Image {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// The clock of a queue, and that on the wall.
+/// The clock of a queue, and the wall clock.
 pub(crate) trait Clocks: Send + Sync {
     fn wall(&self) -> Wall;
 
-    /// How long it is until then by the queue's clock.
+    /// Time until then by the queue's clock.
     fn until(&self, due: Instant) -> Duration;
 }
 
-/// The end of a run as it is written: all that is known of the key then.
+/// The end of a run in its stored form: the whole state of the key.
 pub(crate) struct EndRow {
-    /// `None` if nothing is known.
+    /// `None` if nothing is known of the key.
     pub(crate) image: Option<Image>,
-    /// Why its run gave up, if nothing else is known.
+    /// The reason why its run gave up, if nothing else is known.
     pub(crate) dead: Option<String>,
-    /// The last trigger of which this knows. Those behind it come on top.
+    /// The last trigger that this state includes. Later ones come on top.
     pub(crate) applied: u64,
     pub(crate) clocks: Arc<dyn Clocks>,
 }
 
-/// A key of one of the queues of the file.
+/// A key of a queue of the file.
 pub(crate) type Place = (i64, Box<[u8]>);
 
-/// A key as it was read.
+/// A key as read from the file.
 pub(crate) struct Stored {
     pub(crate) key: Vec<u8>,
     pub(crate) ready: bool,
@@ -102,7 +102,7 @@ pub(crate) struct Stored {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// The number of the queue of this name, which is made if there is none.
+/// The number of the queue with this name, which is created if needed.
 pub(crate) fn queue_number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     let known = "select id from queue where name = ?1";
     if let Some(id) = connection.query_row(known, [name], |row| row.get(0)).optional()? {
@@ -112,10 +112,10 @@ pub(crate) fn queue_number(connection: &Connection, name: &str) -> rusqlite::Res
     written(connection, made, [name])?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// Runs a statement that writes one row at most: what it returns, when that is on the disk.
+/// Runs a statement that writes at most one row. Returns its result when that is on the disk.
 ///
-/// The statement is stepped to its end: only there SQLite commits it, and says whether it could. `query_row` takes the
-/// first row, and hears of no error behind it.
+/// The statement is stepped to its end, because only there SQLite commits it and reports errors. `query_row`
+/// takes the first row, and sees no error after it.
 pub(crate) fn written<T: FromSql>(
     connection: &Connection,
     statement: &str,
@@ -128,7 +128,7 @@ pub(crate) fn written<T: FromSql>(
     Ok(returned)
 }
 
-/// Why a trigger could not be written.
+/// The reason why a trigger could not be written.
 pub(crate) enum NotWritten {
     Store(rusqlite::Error),
     Trigger(EngineError),
@@ -234,14 +234,14 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
     Ok(())
 }
 
-/// Writes the schedule: the value of `every` for a key that comes again at its times.
+/// Writes the schedule. Returns the value of `every` for a key that comes again at its times.
 pub(crate) fn rule(begun: &Connection, schedule: &Schedule) -> rusqlite::Result<Duration> {
     let number = "insert into rule(text) values(?1) on conflict(text) do update set text = text returning id";
     let number: Option<i64> = written(begun, number, [schedule.to_string()])?;
     number.map(|number| duration(RULES + number)).ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// The key does not come again after its runs any more. False if it did not anyway.
+/// Ends the key's coming again after its runs. False if it did not come again.
 pub(crate) fn unschedule(begun: &Connection, queue: i64, key: &[u8]) -> rusqlite::Result<bool> {
     let mut gone = begun.prepare_cached("delete from schedule where queue = ?1 and key = ?2")?;
     Ok(gone.execute(params![queue, key])? > 0)

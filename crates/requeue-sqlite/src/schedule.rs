@@ -1,4 +1,4 @@
-//! Times at which a key comes again.
+//! Schedules: times at which a key comes again.
 
 use crate::rows::{Wall, micros};
 use cronexpr::{Crontab, MakeTimestamp};
@@ -10,20 +10,22 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// From here on `every` of a row is not the time between two runs, in microseconds, but the number of a rule.
+/// From here on `every` of a row is the number of a rule instead of an interval in microseconds.
 pub(crate) const RULES: i64 = 1 << 62;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Times at which a key comes again, whatever its runs take: each day at 18:00, or what a cron expression says.
+/// Times at which a key comes again, however long its runs take: for example each day at 18:00, or by a cron
+/// expression.
 ///
-/// Times of day are those of a time zone. As text, which [`FromStr`] reads:
+/// Times of day are in a time zone. [`FromStr`] reads these forms:
 ///
-/// - `at 2031-12-24T18:00:00+01:00[Europe/Berlin] every 86400s`: from then on each day. A whole number of days is counted
-///   on the calendar, so that it stays 18:00 when clocks change; any other time is that time. Seconds may have a fraction.
-/// - `cron 0 18 * * 1-5 Europe/Berlin`: minute, hour, day, month, day of the week, zone. A time that clocks leave out as they
-///   change comes as much later, and one that they show twice comes once; but where minute or hour begin with `*` it comes
-///   whenever clocks show it.
+/// - `at 2031-12-24T18:00:00+01:00[Europe/Berlin] every 86400s`: from then on each day. A whole number of
+///   days is counted on the calendar, so that it stays 18:00 when clocks change; any other interval is
+///   elapsed time. Seconds may have a fraction.
+/// - `cron 0 18 * * 1-5 Europe/Berlin`: minute, hour, day, month, day of the week, zone. A time that is
+///   skipped when clocks change comes later by the change, and one that occurs twice comes once; but if
+///   minute or hour begin with `*` it comes whenever clocks show it.
 ///
 /// ```
 /// use requeue_sqlite::Schedule;
@@ -49,7 +51,7 @@ struct Cron {
     /// Five fields.
     fields: String,
     zone: TimeZone,
-    /// The name of the zone, as the user gave it.
+    /// The name of the zone, as given.
     zone_name: String,
 }
 
@@ -119,7 +121,7 @@ fn next_shown(crontab: &Crontab, shown: DateTime) -> Option<DateTime> {
     crontab.find_next(MakeTimestamp(shown)).ok().map(|next| next.datetime())
 }
 
-/// Reads an instant with its zone; where this system does not know the zone, at the same distance from UTC.
+/// Reads an instant with its zone, or with its offset from UTC if this system does not know the zone.
 fn zoned(text: &str) -> Option<Zoned> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     PARSER.parse_zoned(text).ok().or_else(|| {
@@ -167,23 +169,23 @@ fn read_cron(text: &str) -> Result<Kind, String> {
     Ok(Kind::Cron(Cron { fields, zone, zone_name }))
 }
 
-/// The name of this system's time zone, or how far it is from UTC.
+/// The name of this system's time zone, or its offset from UTC.
 fn local_zone() -> String {
     let now = Zoned::now();
     now.time_zone().iana_name().map_or_else(|| now.offset().to_string(), str::to_owned)
 }
 
-/// The times at which a key comes again, and the one for which its timer is set.
+/// A schedule, and the time for which its timer is set.
 pub(crate) struct Rule {
     schedule: Schedule,
     due: Wall,
 }
 
-/// A timer may end so much before its time of day, where the clock was set back by a little.
+/// How early a timer may end before its time of day, if the clock was set back by a little.
 const EARLY: i64 = 1_000_000;
 
 impl Rule {
-    /// A rule of a file. Without a zone that this system knows its times are those of UTC.
+    /// A rule of a file. If this system does not know the zone, the times are in UTC.
     pub(crate) fn stored(text: Option<&str>, due: Wall) -> Option<Self> {
         let text = text?;
         let in_utc = || format!("{} UTC", text.rsplit_once(' ')?.0).parse().ok();
@@ -191,7 +193,8 @@ impl Rule {
         Some(Self { schedule, due })
     }
 
-    /// In how long the next time is, after a run that began then: zero if it has come meanwhile. `None` if there is none.
+    /// Time until the next of the times, after a run that began at `began`: zero if it has passed meanwhile.
+    /// `None` if there is none.
     pub(crate) fn next(&mut self, began: Wall, now: Wall) -> Option<Duration> {
         // a run that was asked for by hand stands for no later time
         let stands_for = if (0..=EARLY).contains(&(self.due - began)) { self.due } else { began };
@@ -236,7 +239,7 @@ impl fmt::Display for Schedule {
 mod tests {
     use super::*;
 
-    /// The times after an instant, as clocks of the zone show them, with the distance from UTC.
+    /// The times after an instant, as clocks of the zone show them, with the offset from UTC.
     fn after(schedule: &str, instant: &str, zone: &str, count: usize) -> Vec<String> {
         let schedule: Schedule = schedule.parse().unwrap();
         assert_eq!(schedule.to_string().parse::<Schedule>().unwrap(), schedule);

@@ -1,4 +1,4 @@
-//! The schema of the file, and the connection of who writes to it.
+//! The schema of the file, and the connection of its writer.
 
 use crate::lock::{self, Database, Turn, Writes, beside};
 use requeue::{BoxError, EngineError};
@@ -8,13 +8,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// "requeue" in the file's header, so that nobody takes it for something else, and we take nothing else for ours.
+/// "requeue" in the file's header, so that other programs do not take it for theirs, nor we a foreign file
+/// for ours.
 pub(crate) const APPLICATION: i32 = i32::from_be_bytes(*b"rque");
 /// The version of the schema that this program writes.
 #[expect(clippy::cast_possible_truncation, reason = "there are few")]
 pub(crate) const VERSION: u32 = 1 + MIGRATIONS.len() as u32;
 
-/// The changes of each version, from 2 on. A new file goes through all of them as well.
+/// The changes of each version, from 2 on. A new file gets all of them too.
 const MIGRATIONS: [&str; 2] = [
     "
 alter table inbox add column every integer;
@@ -46,7 +47,7 @@ create table rule(
 ",
 ];
 
-/// Version 1. It is not changed any more.
+/// Version 1. Never changed.
 const SCHEMA: &str = "
 create table queue(
     id integer primary key,
@@ -90,7 +91,7 @@ pub(crate) fn not_applied(why: impl Into<BoxError>) -> EngineError {
     EngineError::NotApplied(why.into())
 }
 
-/// Converts an error of SQLite about a file, and adds its name.
+/// Converts an error of SQLite, and adds the file's name.
 pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_ {
     move |e| match e.sqlite_error_code() {
         Some(ErrorCode::ReadOnly) => not_applied(format!("{}: it can't be written to", path.display())),
@@ -99,7 +100,7 @@ pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_
     }
 }
 
-/// Which version of our schema a file has; 0 if there is nothing in it.
+/// The version of our schema in a file; 0 if it is empty.
 pub(crate) fn version_of(connection: &Connection, path: &Path) -> Result<u32, EngineError> {
     // in one statement, which sees one state of the file: another process may be making it
     let known = "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),
@@ -115,18 +116,19 @@ pub(crate) fn version_of(connection: &Connection, path: &Path) -> Result<u32, En
     if found > VERSION { Err(EngineError::Version { found, known: VERSION }) } else { Ok(found) }
 }
 
-/// A connection that writes. Its database is closed behind it.
+/// A connection that writes. Its database is closed after it.
 pub(crate) struct Link {
     pub(crate) connection: Connection,
     pub(crate) database: Database,
     pub(crate) path: PathBuf,
     of: Writes,
-    /// SQLite's log and shared memory, with their inodes once they were seen.
+    /// SQLite's log and shared memory, with their inodes once seen.
     beside: [(PathBuf, Option<u64>); 2],
 }
 
 impl Link {
-    /// Opens the file, or makes it, and brings its schema to this version. A file of this version is not written to.
+    /// Opens the file, or creates it, and migrates its schema to this version. A file of this version is not
+    /// written to.
     pub(crate) fn open(path: &Path, of: Writes) -> Result<Self, EngineError> {
         let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
         // so that no name is one of SQLite's own (":memory:", a URI), and another working directory changes nothing
@@ -192,7 +194,7 @@ impl Link {
         turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
     }
 
-    /// Why nobody finds any more what is written here, if so: the file, its log or SQLite's shared memory was removed,
+    /// The reason why writes are lost, if they are: the file, its log or SQLite's shared memory was removed,
     /// renamed, or replaced.
     pub(crate) fn is_cut_off(&mut self) -> Option<String> {
         if !self.database.is_at(&self.path) {
@@ -222,7 +224,7 @@ fn waits(of: Writes) -> Duration {
     if of == Writes::Runner { lock::RUNNER_WAITS } else { lock::ADDER_WAITS }
 }
 
-/// Brings the schema to this program's version.
+/// Migrates the schema to this program's version.
 fn migrate(begun: &Transaction<'_>, found: u32) -> rusqlite::Result<()> {
     if found == 0 {
         begun.execute_batch(SCHEMA)?;
@@ -237,12 +239,12 @@ fn migrate(begun: &Transaction<'_>, found: u32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The pages that SQLite keeps in memory, in KiB as it counts them: below zero.
+/// SQLite's page cache in KiB, which it wants negative.
 const CACHE: i32 = -65536;
-/// Like [`CACHE`], while each page is read once.
+/// The page cache while each page is read once.
 pub(crate) const CACHE_OF_A_SCAN: i32 = -1024;
 
-/// Much is read that is not read again: it does not stay in memory.
+/// A large read whose pages are not kept in memory.
 pub(crate) struct Scan<'a>(&'a Connection);
 
 impl<'a> Scan<'a> {

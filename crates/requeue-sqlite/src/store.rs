@@ -1,4 +1,4 @@
-//! The file as the process has it that works on its queues: what is read from it, and written in one transaction.
+//! The store: a file as used by the process that works on its queues, read, and written in transactions.
 
 use crate::letters::{self, Letter, MOST_LETTERS, bury, fold, obey, pause};
 use crate::lock::{Database, Turn, Writes, bequeath, has_heir};
@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is written in one transaction.
+/// The contents of one transaction.
 #[derive(Default)]
 pub(crate) struct Group {
-    /// The last end of each key, as each says all.
+    /// The last end of each key, because each has the whole state.
     pub(crate) ends: HashMap<Place, EndRow>,
     pub(crate) triggers: Vec<TriggerRow>,
-    /// Keys that do not come again any more.
+    /// Keys that no longer come again.
     pub(crate) unscheduled: Vec<Place>,
-    /// Letters of which the queue in memory has taken note, with their answers.
+    /// Requests that the queue in memory has handled, with their answers.
     pub(crate) answered: Vec<(i64, Option<String>)>,
-    /// Letters that only the file is to take note of.
+    /// Requests that only the file must handle.
     pub(crate) letters: Vec<Letter>,
-    /// Keys that can't be run, and why.
+    /// Keys that can't be run, with the reasons.
     pub(crate) dead: Vec<(Place, String)>,
-    /// The queues that are paused from now on, or not any more.
+    /// Queues that are paused or resumed.
     pub(crate) paused: HashMap<i64, bool>,
 }
 
@@ -46,18 +46,18 @@ impl Group {
     }
 }
 
-/// The file, as far as it could be opened.
+/// The state of the connection.
 enum Open {
     Writes(Link),
-    /// The disk is full, and SQLite has no room for what it needs beside the file. It is read meanwhile.
+    /// The disk is full, and SQLite has no room for its files beside the database. It is only read meanwhile.
     Reads(Look),
 }
 
 /// A queue that this process works on.
 struct Epoch {
-    /// The one that the transaction has to find.
+    /// The epoch that the transaction must find.
     epoch: i64,
-    /// It stands in the file.
+    /// It is in the file.
     is_written: bool,
 }
 
@@ -65,25 +65,25 @@ struct Epoch {
 pub(crate) struct Store {
     open: Open,
     path: PathBuf,
-    /// What SQLite said last of the writes of others.
+    /// SQLite's counter of other connections' writes.
     version: Option<i64>,
-    /// The triggers of the last transaction. What came to an end before they were applied does not know of them.
+    /// The triggers of the last transaction. Ends from before they were applied do not include them.
     recent: Vec<TriggerRow>,
     pub(crate) commits: u64,
     epochs: HashMap<i64, Epoch>,
     /// The turn to write, during a transaction.
     turn: Option<Turn>,
-    /// Why this process works on the file no longer: another one does, or nobody finds the file any more.
+    /// The reason why this process no longer works on the file: another one does, or the file is gone.
     lost: Option<String>,
 }
 
-/// Why a group was not written.
+/// The reason why a group was not written.
 pub(crate) enum Failed {
-    /// None of it was.
+    /// Nothing was written.
     Not(BoxError),
-    /// All of it may have been.
+    /// Everything may have been written.
     Maybe(BoxError),
-    /// None of it was, because of this trigger alone.
+    /// Nothing was written, because of this trigger alone.
     Trigger(usize, EngineError),
 }
 
@@ -103,15 +103,16 @@ impl Failed {
     }
 }
 
-/// A queue that somebody works on.
+/// Result of claiming a queue.
 pub(crate) enum Claimed {
-    /// This process does, from now on: the queue's number, and the fence before its first one.
+    /// This process works on it from now on: the queue's number, and the fence before its first one.
     Ours(i64, u64),
-    /// Another one does. Its number, if that stands in the file.
+    /// Another process does. Its number, if the file has it.
     By(Option<u32>),
 }
 
-/// Whether there was no room for it. Of its shared memory, and of files that it can't make, SQLite does not say so.
+/// Whether there was no room for it. For its shared memory, and for files that it can't create, SQLite does
+/// not say so.
 fn is_full(e: &EngineError, path: &Path) -> bool {
     let (EngineError::NotApplied(why) | EngineError::Unknown(why)) = e else { return false };
     why.to_string().contains("disk is full") || has_no_room(path)
@@ -127,11 +128,11 @@ fn has_no_room(_: &Path) -> bool {
     false
 }
 
-/// A key that comes again, after how long, and the times that this stands for.
+/// A key that comes again: the interval, and the schedule behind it.
 pub(crate) type Scheduled = (Vec<u8>, Duration, Option<String>);
 
 impl Store {
-    /// Opens the file, or makes it. On a full disk it is read until there is room.
+    /// Opens the file, or creates it. On a full disk it is only read until there is room.
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
         let open = match Link::open(path, Writes::Runner) {
             Ok(link) => Open::Writes(link),
@@ -164,7 +165,7 @@ impl Store {
         }
     }
 
-    /// Why nothing is written any more, once this process has lost a queue or the file.
+    /// The reason why nothing is written any more, once this process has lost a queue or the file.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.as_deref()
     }
@@ -176,7 +177,7 @@ impl Store {
         Ok(before)
     }
 
-    /// Reads, with a scan's memory.
+    /// Reads with a scan's memory.
     fn read_with<T>(
         &mut self,
         mut read: impl FnMut(&Connection) -> rusqlite::Result<T>,
@@ -190,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Begins to work on the queue of this name, and does what others have asked of it while nobody did.
+    /// Starts to work on the queue with this name, and executes the requests from the time without a runner.
     pub(crate) fn claim(&mut self, name: &str, merge: &Arc<MergeBytes>) -> Result<Claimed, EngineError> {
         match self.claim_in_file(name, merge) {
             Err(e) if is_full(&e, &self.path) => self.claim_on_a_full_disk(name, e),
@@ -235,7 +236,8 @@ impl Store {
         Ok(Claimed::Ours(queue, epoch.unsigned_abs() << EPOCHS))
     }
 
-    /// Nothing can be written: what the file has is run all the same, and what others ask for is done when it can be.
+    /// Claims a queue when nothing can be written: the file's keys run all the same, and requests are
+    /// executed when writing works again.
     fn claim_on_a_full_disk(&mut self, name: &str, e: EngineError) -> Result<Claimed, EngineError> {
         let number = "select id from queue where name = ?1";
         let found = self.read_with(|connection| {
@@ -254,12 +256,12 @@ impl Store {
         Ok(Claimed::Ours(queue, (epoch.unsigned_abs() << EPOCHS) + beyond.unsigned_abs()))
     }
 
-    /// A lock on a queue that others may inherit.
+    /// A lock on a queue that child processes may inherit.
     pub(crate) fn bequeath(&self, queue: i64) -> std::io::Result<std::os::fd::OwnedFd> {
         bequeath(&self.path, queue)
     }
 
-    /// Works on a queue no longer.
+    /// Stops working on a queue.
     pub(crate) fn leave(&mut self, queue: i64) {
         if self.epochs.remove(&queue).is_some() {
             self.database().leave(queue);
@@ -272,15 +274,15 @@ impl Store {
         self.read_with(|connection| connection.query_row(paused, [queue], |row| row.get(0)))
     }
 
-    /// Whether anything is known of a key.
+    /// Whether a key is known.
     pub(crate) fn knows(&mut self, queue: i64, key: &[u8]) -> Result<bool, EngineError> {
         let known = "select exists(select 1 from item where queue = ?1 and key = ?2)";
         let Open::Writes(link) = &self.open else { return Ok(true) };
         link.connection.query_row(known, params![queue, key], |row| row.get(0)).map_err(not_applied)
     }
 
-    /// Whether others have asked something of the queues that this process works on. A look that finds nothing is a read of
-    /// shared memory until somebody writes again.
+    /// Whether there are requests to the queues that this process works on. If there were none, this only
+    /// reads shared memory until the next write.
     pub(crate) fn has_letters(&mut self, closed: &[i64]) -> rusqlite::Result<bool> {
         let Open::Writes(Link { connection, .. }) = &self.open else { return Ok(false) };
         let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
@@ -298,8 +300,8 @@ impl Store {
         self.epochs.keys().copied().collect()
     }
 
-    /// The letters that nobody has read, in the transaction that writes what becomes of them. Triggers of the queues in
-    /// `closed` are left out, and do not stand in the way of others.
+    /// The unread requests, in the transaction that writes their effects. Triggers of the queues in `closed`
+    /// are skipped, and do not block others.
     pub(crate) fn letters(&mut self, closed: &[i64]) -> rusqlite::Result<Vec<Letter>> {
         let Open::Writes(Link { connection, .. }) = &self.open else { return Ok(Vec::new()) };
         let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
@@ -312,18 +314,18 @@ impl Store {
         Ok(letters)
     }
 
-    /// Whether the next look at the letters may find some although nobody has written since the last one.
+    /// Whether the next look for requests may find some although nothing was written since the last one.
     pub(crate) fn looks_again(&self) -> bool {
         self.version.is_none()
     }
 
-    /// The next look at the letters finds them again: they were not written down.
+    /// Makes the next look find the requests again: they were not written.
     pub(crate) fn look_again(&mut self) {
         self.version = None;
     }
 
-    /// Reads the keys of a queue: those that wait in no order, and behind them those that are in line in its order. Returns
-    /// the last place in that.
+    /// Reads the keys of a queue: waiting ones in no order, followed by those in line in its order. Returns
+    /// the last place in line.
     pub(crate) fn read(
         &mut self,
         queue: i64,
@@ -338,7 +340,7 @@ impl Store {
         Ok(last)
     }
 
-    /// The keys of a queue that come again, after how long or at which times.
+    /// The keys of a queue that come again, with their intervals or schedules.
     pub(crate) fn schedule(&mut self, queue: i64) -> Result<Vec<Scheduled>, EngineError> {
         self.read_with(|connection| {
             let mut schedule = connection.prepare(
@@ -351,7 +353,7 @@ impl Store {
         })
     }
 
-    /// Begins a transaction: waits for the turn, and finds out whether this process may still write.
+    /// Begins a transaction: waits for the turn, and checks that this process may still write.
     pub(crate) fn begin(&mut self) -> Result<(), Failed> {
         if let Some(why) = &self.lost {
             return Err(Failed::Not(why.as_str().into()));
@@ -398,7 +400,7 @@ impl Store {
         Failed::Not(why.into())
     }
 
-    /// Ends a transaction in which nothing is to be written.
+    /// Rolls back a transaction that has nothing to write.
     pub(crate) fn roll_back(&mut self) {
         if let Open::Writes(link) = &self.open {
             if !link.connection.is_autocommit() {
@@ -409,7 +411,7 @@ impl Store {
         self.turn = None;
     }
 
-    /// Looks whether others still find what is written here.
+    /// Checks that the file still has its name.
     pub(crate) fn check_place(&mut self) {
         if let Open::Writes(link) = &mut self.open {
             if self.lost.is_none() && !self.epochs.is_empty() {
@@ -439,7 +441,7 @@ impl Store {
         }
     }
 
-    /// Writes a group into the transaction that has begun, all or nothing. It is on the disk when this returns.
+    /// Writes a group into the current transaction, all or nothing. It is on the disk when this returns.
     pub(crate) fn write(&mut self, group: &Group) -> Result<(), Failed> {
         if let Err(e) = self.write_begun(group) {
             self.roll_back();
@@ -503,7 +505,7 @@ impl Store {
 /// Triggers by queue and key.
 type ByKey<'a> = HashMap<(i64, &'a [u8]), Vec<&'a TriggerRow>>;
 
-/// Those in line with their places, and the others.
+/// Keys in line with their places, and the others.
 type Items = (Vec<(i64, Stored)>, Vec<Stored>);
 
 fn read_items(connection: &Connection, queue: i64) -> rusqlite::Result<Items> {
@@ -532,13 +534,14 @@ fn read_items(connection: &Connection, queue: i64) -> rusqlite::Result<Items> {
     Ok((line, waiting))
 }
 
-/// Fences have the epoch above so many bits: 10^12 runs each time.
+/// Number of bits of a fence below the epoch: 10^12 runs per epoch.
 const EPOCHS: u32 = 40;
 
-/// The last epoch of the file, and how many microseconds ago the queue was opened to be worked on.
+/// The last epoch of the file, and the microseconds since the queue was opened to be worked on.
 ///
-/// On a full disk the next epoch can't be written, and the one after it begins at the same number. There the fences begin
-/// behind as many as there were microseconds: nobody has handed out more. Where it can be written it is one further.
+/// On a full disk the next epoch can't be written, and the one after it begins with that number. Fences then
+/// start at the number of those microseconds, because a process hands out fewer keys than that. If the epoch
+/// can be written it is one higher.
 fn last_epoch(connection: &Connection, queue: i64) -> rusqlite::Result<(i64, i64)> {
     let last = connection.query_row("select n from epoch", [], |row| row.get(0))?;
     let since = "select at from runner where queue = ?1";
@@ -565,7 +568,7 @@ fn is_ours(connection: &Connection, queue: i64, epoch: &Epoch) -> rusqlite::Resu
     Ok(found == Some(epoch.epoch))
 }
 
-/// The process that has worked on a queue last.
+/// The process that last worked on a queue.
 pub(crate) fn runner(connection: &Connection, queue: i64) -> rusqlite::Result<Option<u32>> {
     let pid = "select pid from runner where queue = ?1";
     connection.query_row(pid, [queue], |row| row.get(0)).optional()

@@ -1,4 +1,4 @@
-//! Who writes: many callers share one transaction, and a caller that is alone writes its own.
+//! [`Writer`]: concurrent callers share one transaction, and a lone caller writes its own.
 //!
 //! ```text
 //!   a call: push a trigger, note who is to be told       an end of a run: note what is known of its key
@@ -6,9 +6,10 @@
 //!                     └──no──► sleep until told: the committer writes when who writes now is done
 //! ```
 //!
-//! One at a time has the store. Whoever has it takes all that is noted, writes it in one transaction, and then tells
-//! each trigger that it is written, in the order of their tickets: only then it is given to the queue in memory, and
-//! only after that its caller hears of it. So the queue in memory never knows of a trigger that is not on the disk.
+//! One thread at a time has the store. It takes everything recorded, writes it in one transaction, and then
+//! reports to each trigger that it is written, in the order of their tickets: only then the trigger is given
+//! to the queue in memory, and only after that its caller is told. So the queue in memory never has a trigger
+//! that is not on the disk.
 
 use crate::bell::Bell;
 use crate::letters::{self, Letter};
@@ -22,78 +23,79 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ends of runs wait so long for a trigger whose transaction takes them along. A run whose end was not written runs
-/// again if the process dies.
+/// How long ends of runs wait for a trigger whose transaction includes them. A run whose end was not written
+/// runs again if the process dies.
 const ENDS_WAIT: Duration = Duration::from_millis(10);
-/// Runs are shown to others when they last longer than this.
+/// Time after which runs are shown to others.
 const SHOWS: Duration = Duration::from_millis(50);
-/// After a failed transaction it is tried again so much later, if no trigger comes.
+/// Delay before a failed transaction is tried again, if no trigger comes.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
-/// At most so many triggers are written at once, so that nobody waits for an endless transaction.
+/// Maximum number of triggers written at once, so that no caller waits for an endless transaction.
 const MOST: usize = 4096;
 
-/// The letters of other processes are looked for so often where there is no bell: a look reads a number in shared memory.
+/// Poll interval for requests of other processes without a bell: a poll reads a number in shared memory.
 const LOOKS: Duration = Duration::from_millis(20);
-/// Where there is one, as whoever wrote a letter may have died before it rang.
+/// Poll interval with a bell, because a process may die between its request and the ring.
 const LOOKS_WITH_BELL: Duration = Duration::from_secs(1);
 
-/// What is to be done when a trigger is written, or is not. It must not panic.
+/// Callback for a trigger that was written, or was not. It must not panic.
 pub(crate) type Told = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
 
-/// A queue of this process, as the letters of other processes come to it.
+/// A queue of this process, as a receiver of other processes' requests.
 pub(crate) trait Intake: Send + Sync {
-    /// A trigger that is to be written, and who is told when it is.
+    /// The trigger to write for a request, and the callback for it.
     fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError>;
 
-    /// Makes one trigger for now out of two of a key: so no run begins between them. False if that can't be.
+    /// Joins two immediate triggers of a key, so that no run begins between them. False if that is not
+    /// possible.
     fn join(&self, first: &mut Letter, later: &Letter) -> bool;
 
-    /// Whether it takes no more.
+    /// Whether it is shut down.
     fn is_shut_down(&self) -> bool;
 
-    /// Does what the letter asks for in memory, and answers. Also whether the file alone is to do it as well.
+    /// Executes a request in memory. Returns its answer, or what the file must do.
     fn obey(&self, letter: &Letter) -> Obeyed;
 
-    /// Shows others which keys run. True if some have begun so lately that they are not shown yet.
+    /// Shows running keys to others. True if some have begun so recently that they are not shown yet.
     fn show_runs(&self, store: &Store) -> bool;
 
-    /// Others have the queue or its file: it hands nothing out from now on.
+    /// Handles the loss of the queue or its file: it hands nothing out from now on.
     fn lose(&self);
 }
 
-/// A letter, and its queue if that is open.
+/// A request, and its queue if that is open.
 type Routed = (Letter, Option<Arc<dyn Intake>>);
 
-/// Letters with their answers; one that has none is done with.
+/// Requests with their answers; one without an answer is removed.
 type Answered = Vec<(i64, Option<String>)>;
 
-/// What has become of a letter.
+/// Result of a request.
 pub(crate) enum Obeyed {
     /// It is done.
     Answer(String),
-    /// A trigger for now is to be written for it, and then this is the answer.
+    /// An immediate trigger must be written for it; then this is the answer.
     Trigger(String),
     /// The file does the rest.
     InFile,
 }
 
-/// Whoever has one of these may write. When the last one goes, what is noted is written and the file is closed.
+/// A handle for writing. When the last one is dropped, pending writes are written and the file is closed.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
-    /// Other processes ring it when they have written letters.
+    /// Rung by other processes that have written requests.
     bell: Option<Bell>,
     committer: Option<JoinHandle<()>>,
 }
 
-/// What writers and the committer share.
+/// State shared by writers and the committer.
 struct Desk {
     noted: Mutex<Noted>,
     store: Mutex<Store>,
     /// The queues that are open, by their numbers.
     intakes: Mutex<HashMap<i64, Weak<dyn Intake>>>,
-    /// Queues that nobody of this process has any more, and that it lets go of when all is written.
+    /// Queues without a handle in this process, to be released when all is written.
     leaving: Mutex<Vec<i64>>,
-    /// Why the last group was not written.
+    /// The error of the last group.
     trouble: Mutex<Option<String>>,
     lost: OnceLock<String>,
     wake: Wake,
@@ -102,14 +104,14 @@ struct Desk {
 #[derive(Default)]
 struct Noted {
     group: Group,
-    /// Who is told of each trigger.
+    /// Callbacks of the triggers.
     told: Vec<Told>,
-    /// Who is told when the ends are written that are noted.
+    /// Callbacks for when the recorded ends are written.
     waits: Vec<Told>,
     tickets: u64,
 }
 
-/// What the committer sleeps on.
+/// The committer's reason to wake up.
 #[derive(Default)]
 struct Wake {
     asked: Mutex<Asked>,
@@ -126,7 +128,7 @@ enum Asked {
     Soon,
     /// A caller waits.
     Now,
-    /// The last writer is gone.
+    /// The last writer was dropped.
     Ends,
 }
 
@@ -159,7 +161,7 @@ impl Writer {
         Ok(Arc::new(Self { desk, bell, committer }))
     }
 
-    /// The store, for what concerns no group.
+    /// Runs `call` with the store, for operations without a group.
     pub(crate) fn with_store<R>(&self, call: impl FnOnce(&mut Store) -> R) -> R {
         call(&mut lock(&self.desk.store))
     }
@@ -168,13 +170,13 @@ impl Writer {
         lock(&self.desk.trouble).clone()
     }
 
-    /// Why this process works on the file no longer.
+    /// The reason why this process no longer works on the file.
     pub(crate) fn lost(&self) -> Option<String> {
         self.desk.lost.get().cloned()
     }
 
-    /// Reads what the file has of a queue, and the letters to it come to it from then on: nobody writes between the two,
-    /// or a letter would be in the file alone. `read` returns the last place in its line.
+    /// Reads a queue's keys, and registers it for requests. Nothing is written in between, or a request would
+    /// be in the file alone. `read` returns the last place in its line.
     pub(crate) fn take_in(
         &self,
         queue: i64,
@@ -193,20 +195,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Nobody of this process has the queue any more. It lets go of it when all is written.
+    /// Releases a queue without handles in this process, when all is written.
     pub(crate) fn leave(&self, queue: i64) {
         lock(&self.desk.leaving).push(queue);
         self.lead();
         self.ask();
     }
 
-    /// A key has begun to run.
+    /// Notes that a key has begun to run.
     pub(crate) fn shows_soon(&self) {
         self.desk.wake.ask(Asked::Shown);
     }
 
-    /// Notes a trigger, which gets its ticket. It is written when somebody [leads](Self::lead) or the committer is
-    /// [asked](Self::ask).
+    /// Records a trigger, which gets its ticket. It is written when a caller [leads](Self::lead) or the
+    /// committer is [asked](Self::ask).
     pub(crate) fn push(&self, mut trigger: TriggerRow, told: impl FnOnce(u64) -> Told) {
         let mut noted = lock(&self.desk.noted);
         noted.tickets += 1;
@@ -216,7 +218,7 @@ impl Writer {
         noted.told.push(told);
     }
 
-    /// Notes what is known of a key at the end of a run. `image` gets its ticket.
+    /// Records the state of a key at the end of a run. `image` gets its ticket.
     pub(crate) fn push_end(&self, place: Place, end: impl FnOnce(u64) -> EndRow) {
         let mut noted = lock(&self.desk.noted);
         noted.tickets += 1;
@@ -229,34 +231,35 @@ impl Writer {
         }
     }
 
-    /// Notes that a queue is paused from now on, or not any more.
+    /// Records that a queue is paused or resumed.
     pub(crate) fn push_pause(&self, queue: i64, paused: bool) {
         lock(&self.desk.noted).group.paused.insert(queue, paused);
     }
 
-    /// Notes that a key does not come again after its runs any more.
+    /// Records that a key no longer comes again after its runs.
     pub(crate) fn push_unscheduled(&self, place: Place) {
         lock(&self.desk.noted).group.unscheduled.push(place);
         self.desk.wake.ask(Asked::Soon);
     }
 
-    /// Notes that a key can't be run, and why.
+    /// Records that a key can't be run, and why.
     pub(crate) fn push_dead(&self, place: Place, why: String) {
         lock(&self.desk.noted).group.dead.push((place, why));
         self.desk.wake.ask(Asked::Soon);
     }
 
-    /// Notes who is told when the ends are written that were noted before.
+    /// Records a callback for when the ends recorded before are written.
     pub(crate) fn push_wait(&self, told: Told) {
         lock(&self.desk.noted).waits.push(told);
     }
 
-    /// The committer is to write what is noted.
+    /// Asks the committer to write.
     pub(crate) fn ask(&self) {
         self.desk.wake.ask(Asked::Now);
     }
 
-    /// Writes what is noted, if nobody writes now; otherwise whoever does sees to it that it is written.
+    /// Writes everything recorded, unless another thread is writing; that one then makes sure that it is
+    /// written.
     pub(crate) fn lead(&self) {
         let store = match self.desk.store.try_lock() {
             Ok(store) => store,
@@ -289,7 +292,7 @@ impl Desk {
         !(noted.group.triggers.is_empty() && noted.waits.is_empty())
     }
 
-    /// Writes one group, and tells everybody. False if it was not written, or letters could not be read.
+    /// Writes one group, and calls its callbacks. False if it was not written, or requests could not be read.
     fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
         let is_written = self.commit_group(&mut store);
         if is_written && self.is_empty() {
@@ -372,12 +375,12 @@ impl Desk {
         }
     }
 
-    /// Whether nothing is noted that is to be written.
+    /// Whether nothing is recorded to be written.
     fn is_empty(&self) -> bool {
         lock(&self.noted).group.is_empty()
     }
 
-    /// The queues that are open and take no more.
+    /// The open queues that are shut down.
     fn closed(&self) -> Vec<i64> {
         // one that goes here must not go under the lock
         let open: Vec<_> =
@@ -385,13 +388,13 @@ impl Desk {
         open.into_iter().filter(|(_, intake)| intake.is_shut_down()).map(|(queue, _)| queue).collect()
     }
 
-    /// The queue of this letter, if it is open.
+    /// The queue of this request, if it is open.
     fn intake(&self, letter: &Letter) -> Option<Arc<dyn Intake>> {
         lock(&self.intakes).get(&letter.queue).and_then(Weak::upgrade)
     }
 
-    /// The queues that are open do what letters ask for. Returns the letters that are to be written as triggers, or
-    /// that the file is to do; and the answers to the others.
+    /// Executes requests in the open queues. Returns the requests to be written as triggers, or left to the
+    /// file; and the answers to the others.
     fn obey(&self, store: &mut Store, letters: Vec<Letter>) -> (Vec<Routed>, Answered) {
         let (mut left, mut answered) = (Vec::new(), Answered::new());
         for letter in letters {
@@ -416,7 +419,7 @@ impl Desk {
         (left, answered)
     }
 
-    /// One trigger for each key that is asked for at once several times. The others are answered with it.
+    /// Joins triggers of one key into one. The others get its answer.
     fn joined(letters: Vec<Routed>, answered: &mut Answered) -> Vec<Routed> {
         let mut joined: Vec<Routed> = Vec::with_capacity(letters.len());
         let mut first: HashMap<(i64, Vec<u8>), usize> = HashMap::new();
@@ -440,7 +443,8 @@ impl Desk {
         joined
     }
 
-    /// What is noted, and the triggers of letters behind it; who is told of each trigger, and who of the ends.
+    /// The next group: everything recorded, followed by the triggers of requests; the callbacks of the
+    /// triggers, and those of the ends.
     fn next_group(&self, letters: Vec<Routed>, mut answered: Answered) -> (Group, Vec<Told>, Vec<Told>) {
         let letters = Self::joined(letters, &mut answered);
         let mut noted = lock(&self.noted);
@@ -510,7 +514,7 @@ impl Desk {
         }
     }
 
-    /// Does what is to be done now and then. True if some keys run that are not shown yet.
+    /// Does the periodic work. True if some running keys are not shown yet.
     fn looks_around(&self, asked: Asked) -> bool {
         let mut store = lock(&self.store);
         if asked == Asked::Nothing {
@@ -527,7 +531,7 @@ impl Desk {
         some
     }
 
-    /// Others have what this process works on.
+    /// Handles the loss of the queues or the file.
     fn lose(&self, why: &str) {
         if self.lost.set(why.to_owned()).is_ok() {
             *lock(&self.trouble) = Some(why.to_owned());
@@ -536,7 +540,7 @@ impl Desk {
         }
     }
 
-    /// A group was not written: its triggers are refused, and its ends are kept.
+    /// Handles a group that was not written: its triggers are refused, and its ends are kept.
     fn failed(&self, store: &Store, group: Group, told: Vec<Told>, failed: Failed) -> bool {
         let mut noted = lock(&self.noted);
         // Letters stand in the file, and are read again.
@@ -572,7 +576,7 @@ impl Wake {
         }
     }
 
-    /// Sleeps until something is asked and it is time for it, or it is time to look for letters.
+    /// Sleeps until something is asked for and its time has come, or it is time to look for requests.
     fn next(&self, looks: Duration) -> Asked {
         let mut asked = lock(&self.asked);
         loop {

@@ -1,4 +1,4 @@
-//! What other processes may do with a file, while somebody works on it and while nobody does.
+//! Access to a file by other processes, with and without a process that works on it.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn key(name: &str) -> String {
     name.to_owned()
 }
 
-/// Works, and tells of the runs.
+/// Starts a worker that reports its runs.
 fn work(q: &Queue<String>, outcome: fn(&str) -> Outcome) -> (Worker, Receiver<String>) {
     let (tell, told) = mpsc::channel();
     let worker = Worker::of(q).workers(1).start_threads(move |run: Run<String>| {
@@ -230,7 +230,8 @@ fn many_processes_add_at_once() {
     assert_eq!(all.len(), 250);
 }
 
-/// The committer and workers that were stopped let go of a queue a little after its last handle is gone, or seems to be.
+/// The committer and stopped workers release a queue a little after its last handle is dropped, or seems to
+/// be.
 #[test]
 fn a_queue_that_another_thread_is_about_to_let_go_of_opens() {
     let world = World::new();

@@ -1,9 +1,9 @@
 //! `kill -9` at any moment: no accepted trigger is lost.
 //!
-//! A child process adds and works; it is killed, and another one goes on with the file. Each call of `add` that was
-//! answered well is in a log with the instant before it began, and so is each run that was well with the instant at which it
-//! began. In the end every key has a run that began after the last accepted trigger of that key did.
-//! `REQUEUE_KILLS` says how many children are killed.
+//! A child process adds and works; it is killed, and another one continues with the file. Each successful
+//! call of `add` is in a log with the instant before it began, and so is each successful run with the instant
+//! at which it began. In the end every key has a run that began after its last accepted trigger.
+//! `REQUEUE_KILLS` is the number of children killed.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn line(key: u64, at: u64) -> Vec<u8> {
     format!("{key:>4} {at:>26}\n").into_bytes()
 }
 
-/// Works with handlers of which each fifth run fails.
+/// Starts workers whose handlers fail in each fifth run.
 fn work(q: &Queue<u64>, dir: &Path) -> Worker {
     let ran = Arc::new(log(dir, "ran"));
     let worker = Worker::of(q).workers(3).start_threads(move |run: Run<u64>| {
@@ -82,7 +82,7 @@ fn child() {
     });
 }
 
-/// A child that has begun to work.
+/// Starts a child, and waits until it works.
 fn start(dir: &Path) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "child", "--nocapture"])
@@ -125,7 +125,7 @@ fn e1_and_e2_hold_whenever_the_process_is_killed() {
     }
 }
 
-/// Works off what is left, and compares the logs.
+/// Works off the rest, and compares the logs.
 fn check(dir: &Path) {
     let q = open(dir);
     let worker = work(&q, dir);

@@ -1,4 +1,5 @@
-//! The rules of engines that concern files alone, each by its number. The others are in `verify/src/engines.rs`, for any engine.
+//! The rules of engines that concern files alone, by their numbers. The others are in
+//! `verify/src/engines.rs`, for any engine.
 
 mod common;
 
@@ -30,7 +31,7 @@ fn open(path: &Path) -> Queue<String> {
     once_free(|| Sqlite::open(path)?.queue("orders").open()).unwrap()
 }
 
-/// What a run saw.
+/// Observations of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Saw {
     key: String,
@@ -38,7 +39,7 @@ struct Saw {
     fence: Fence,
 }
 
-/// Runs what is ready, with this outcome, until nothing is left.
+/// Runs the ready keys, with this outcome, until none is left.
 fn work(q: &Queue<String>, outcome: fn() -> Outcome) -> Vec<Saw> {
     let (tell, told) = mpsc::channel();
     let worker = Worker::of(q)
@@ -214,7 +215,7 @@ fn due(q: &Queue<String>, key: &str) -> bool {
     q.state(&key.to_owned()).is_some_and(|known| known.waiting_until.is_some())
 }
 
-/// One run of the key, which ends so. Then its next one is noted.
+/// Runs the key once, with this outcome, and waits until its next run is recorded.
 fn once(q: &Queue<String>, outcome: fn() -> Outcome) {
     let worker = Worker::of(q).workers(1).max_attempts(1).start_threads(move |_| outcome()).unwrap();
     until(|| due(q, "report"));

@@ -1,4 +1,5 @@
-//! How processes share a file: who works on its queues, what becomes of what they ask for, and that looks are looks.
+//! How processes share a file: the process that works on a queue, the fate of other processes' requests, and
+//! reads that write nothing.
 
 mod common;
 
@@ -40,7 +41,7 @@ impl World {
         rusqlite::Connection::open(self.file()).unwrap()
     }
 
-    /// All that stands in the folder, with its owner's rights, its times, and what is in it.
+    /// All files in the folder, with their times and contents.
     fn files(&self) -> BTreeMap<PathBuf, (std::time::SystemTime, Vec<u8>)> {
         let read = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.unwrap().path();
@@ -60,7 +61,7 @@ fn until(holds: impl Fn() -> bool) {
     }
 }
 
-/// Works on a queue: says which key runs, and goes on when it is told to.
+/// Starts a worker that reports each key and waits for permission to continue.
 fn work(q: &Queue<String>) -> (Worker, Receiver<String>, Sender<()>) {
     let ((tell, told), (go, goes)) = (mpsc::channel(), mpsc::channel());
     let goes = Arc::new(Mutex::new(goes));
@@ -72,7 +73,7 @@ fn work(q: &Queue<String>) -> (Worker, Receiver<String>, Sender<()>) {
     (worker.unwrap(), told, go)
 }
 
-/// A letter that nobody has read, as a process leaves it whose runner has died.
+/// An unread request, as a process leaves it whose runner has died.
 fn letter(world: &World, what: &str, key: &str, delay: Option<i64>, priority: i16, value: Option<&str>) {
     let letter = "insert into inbox(queue, what, at, key, delay, priority, value)
                   values((select id from queue where name = 'orders'), ?1, 1, ?2, ?3, ?4, ?5)";

@@ -32,7 +32,7 @@ fn waits_for_its_hour(state: Option<KeyState>) -> bool {
     state.is_some_and(|state| !state.ready && state.waiting_until.is_some())
 }
 
-/// A timer that is set during a run, an end of the queue, and then the end of the run.
+/// Sets a timer during a run, ends the queue, and then the run.
 fn set_during_a_run(shut_down: fn(&Sums)) {
     let dir = tempfile::tempdir().unwrap();
     let q = open(&file(&dir));

@@ -1,42 +1,41 @@
-//! What the tree asks of the file system: the one door, so that the tree's decisions
-//! can be tested on a file system that changes at every step.
+//! [`Disk`]: the tree's only access to the file system, so that its decisions can be tested on a file system
+//! that changes at every step.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What the kernel calls a directory that it tells of. The same directory has the same
-/// number however often it is asked for, another one another, and no number comes back:
-/// so it is the directory's identity.
+/// The kernel's number of a watched directory. A directory keeps its number, different directories have
+/// different ones, and no number is reused: so it identifies the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Watch(pub(crate) i32);
 
-/// What stands under a name; links are not followed.
+/// The kind of a directory entry; links are not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file or a symbolic link.
     File,
     Dir,
-    /// Pipes, sockets, devices: opening one can have effects, or wait for ever.
+    /// A pipe, socket or device: opening one can have effects, or block for ever.
     Other,
 }
 
-/// What was found under a name.
+/// A directory entry that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) kind: Kind,
-    /// When it was last changed, name and mode included.
+    /// When it was last changed, including its name and mode.
     pub(crate) changed: Option<SystemTime>,
 }
 
-/// What a root's path leads to, links followed.
+/// The file or directory that a root's path leads to, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Foundation {
     pub(crate) kind: Kind,
     /// The path itself is a symbolic link.
     pub(crate) linked: bool,
-    /// Differs when the file behind it is another or was changed.
+    /// Changes when the file behind it is replaced or modified.
     pub(crate) stamp: Stamp,
 }
 
@@ -51,28 +50,28 @@ pub(crate) enum Links {
 }
 
 pub(crate) trait Disk {
-    /// Has the kernel tell of what happens in this directory from now on.
+    /// Makes the kernel report events in this directory from now on.
     fn watch(&mut self, dir: &Path, links: Links) -> io::Result<Watch>;
 
     fn unwatch(&mut self, watch: Watch);
 
-    /// What stands in a directory.
+    /// The entries of a directory.
     fn list(&mut self, dir: &Path, links: Links) -> io::Result<Vec<(OsString, Kind)>>;
 
-    /// What stands under a name; nothing if it is gone.
+    /// The entry at a path; `None` if it is gone.
     fn look(&mut self, path: &Path) -> io::Result<Option<Found>>;
 
-    /// What a root's path leads to; nothing if it leads nowhere.
+    /// The target of a root's path; `None` if it leads nowhere.
     fn root(&mut self, path: &Path) -> io::Result<Option<Foundation>>;
 
     /// The path without links and dots.
     fn real(&mut self, path: &Path) -> io::Result<PathBuf>;
 
-    /// A small file, if there is one.
+    /// The contents of a small file, if it exists.
     fn read(&mut self, path: &Path) -> Option<Vec<u8>>;
 }
 
-/// Whether the error says that the directory is not there any more.
+/// Whether the error says that the directory no longer exists.
 pub(crate) fn is_gone(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         // A directory that became a link in between: its parent will tell.

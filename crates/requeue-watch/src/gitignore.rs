@@ -1,9 +1,9 @@
-//! What `.gitignore` files and `.git/info/exclude` hide, line by line as git reads them.
+//! The rules of `.gitignore` files and `.git/info/exclude`, line by line as git reads them.
 //!
-//! What git does with a space, a tab, a `\r` or a byte order mark at the edge of a line is
-//! part of what the line hides. A test compares all of this with `git check-ignore`.
+//! A space, a tab, a `\r` or a byte order mark at the edge of a line is treated as git does. A test compares
+//! all of this with `git check-ignore`.
 //!
-//! Not read is what git's own configuration names (`core.excludesFile`).
+//! Files named by git's own configuration (`core.excludesFile`) are not read.
 
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -14,31 +14,30 @@ use crate::pattern::Pattern;
 pub(crate) const GITIGNORE: &str = ".gitignore";
 pub(crate) const GIT: &str = ".git";
 
-/// What is hidden at and below one directory.
+/// The rules for one directory and all below it.
 #[derive(Debug)]
 pub(crate) struct Gitignore {
     /// The directory, as a real path.
     dir: PathBuf,
-    /// The directory is the top of a repository: what stands above it says nothing of
-    /// what is in it.
+    /// The directory is the top of a repository: rules above it do not apply in it.
     top: bool,
-    /// The last one that matches has the word.
+    /// The last one that matches decides.
     lines: Vec<Line>,
 }
 
 #[derive(Debug)]
 struct Line {
-    /// It shows what a line before it hides.
+    /// It shows what an earlier line hides.
     shows: bool,
-    /// It is about directories only.
+    /// It matches only directories.
     dirs: bool,
-    /// It has no slash, and so is about the last name of a path.
+    /// It has no slash, so it matches the last name of a path.
     name: bool,
     pattern: Pattern,
 }
 
 impl Line {
-    /// None if the line is a comment, or can match nothing.
+    /// `None` if the line is a comment, or can match nothing.
     fn new(line: &[u8]) -> Option<Self> {
         // To git a line is a string of C.
         let line = line.split(|b| *b == 0).next().unwrap_or_default();
@@ -52,14 +51,14 @@ impl Line {
         Some(Self { shows, dirs, name: !line.contains(&b'/'), pattern })
     }
 
-    /// Whether it is about this path, which is relative to the directory of the rules.
+    /// Whether it matches this path, which is relative to the directory of the rules.
     fn matches(&self, path: &[u8], kind: Kind) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
         (kind == Kind::Dir || !self.dirs) && self.pattern.matches(if self.name { name } else { path })
     }
 }
 
-/// A space at the end counts only where a backslash stands before it.
+/// Strips trailing spaces, except one after a backslash.
 fn without_trailing_spaces(line: &[u8]) -> &[u8] {
     let (mut end, mut at) = (0, 0);
     while let Some(byte) = line.get(at) {
@@ -76,9 +75,9 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
     text.split(|b| *b == b'\n').filter_map(Line::new)
 }
 
-/// What is hidden at and below this directory, by its own `.gitignore` and, if it is the
-/// top of a repository, by that one's `info/exclude`. `place` is the directory as the disk
-/// is asked for it, `real` its path without links.
+/// The rules for this directory and all below it, from its own `.gitignore` and, if it is the top of a
+/// repository, from `info/exclude`. `place` is the directory's path for system calls, `real` its path without
+/// links.
 pub(crate) fn of_dir(place: &Path, real: &Path, top: bool, disk: &mut impl Disk) -> Option<Gitignore> {
     let excluded = if top { exclude(place, disk) } else { None };
     let own = disk.read(&place.join(GITIGNORE));
@@ -125,7 +124,7 @@ pub(crate) fn above(root: &Path, disk: &mut impl Disk) -> Vec<Gitignore> {
     Vec::new()
 }
 
-/// What the rules, the nearest first, say of a real path.
+/// The verdict of the rules, nearest first, on a real path.
 pub(crate) fn hidden<'a>(
     rules: impl Iterator<Item = &'a Gitignore>,
     path: impl FnOnce() -> PathBuf,
@@ -157,7 +156,7 @@ mod tests {
         Gitignore { dir: dir.into(), top, lines: lines(text).collect() }
     }
 
-    /// Those of the names that these lines hide.
+    /// The names that these lines hide.
     fn hides<'a>(text: &[u8], names: &[&'a str]) -> Vec<&'a str> {
         let rules = rules("/r", true, text);
         let hides = |name: &str| hidden([&rules].into_iter(), || Path::new("/r").join(name), Kind::File);

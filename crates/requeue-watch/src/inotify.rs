@@ -1,7 +1,7 @@
-//! The file system as Linux shows it, and its events.
+//! The file system of Linux, and its events.
 //!
-//! Through `rustix`, which the command uses for everything else that it asks of the
-//! system: the descriptor can then stand in one `poll` with whatever else is waited for.
+//! It uses `rustix`, like the rest of the command, so that the descriptor can be in one `poll` with all else
+//! that is waited for.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,14 +19,15 @@ use rustix::io::Errno;
 use crate::disk::{Disk, Found, Foundation, Kind, Links, Watch};
 use crate::tree::Happened;
 
-/// As many events as are read at once: 64 KiB of them.
+/// Size of the read buffer for events.
 const BUFFER: usize = 64 * 1024;
 
-/// A longer `.gitignore` is not read, as it is not by git. A part of it could hide
-/// what the whole shows.
+/// Maximum size of a `.gitignore`. Git does not read longer ones either. Reading a part could hide what the
+/// whole shows.
 const RULES: u64 = 100 << 20;
 
-/// Nothing about reading or opening: a program that reads its key must not trigger it.
+/// The events to watch for. Reading and opening are left out: a program that reads its key must not trigger
+/// it.
 const WANTED: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::CREATE)
     .union(WatchFlags::MOVED_FROM)
@@ -45,7 +46,7 @@ pub(crate) struct Inotify {
 impl Inotify {
     /// # Errors
     ///
-    /// The system has no instance left, or no descriptor.
+    /// Fails if the system has no inotify instance or descriptor left.
     pub(crate) fn new() -> io::Result<Self> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self { fd })
@@ -56,11 +57,11 @@ impl Inotify {
         self.fd.as_fd()
     }
 
-    /// The events that are there by now, one buffer of them at most.
+    /// Reads the pending events, at most one buffer of them.
     ///
     /// # Errors
     ///
-    /// They cannot be read.
+    /// If they cannot be read.
     pub(crate) fn events(&self) -> io::Result<Vec<Happened>> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = inotify::Reader::new(self.fd.as_fd(), &mut buffer);
@@ -112,7 +113,7 @@ fn kind(of: std::fs::FileType) -> Kind {
     }
 }
 
-/// No file, as a value.
+/// Turns a "not found" error into `None`.
 fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,12 +1,11 @@
-//! Watches directories and says which files changed, without losing any: what
-//! `requeue run --watch` stands on.
+//! Watches directories and reports which files changed, without losing any: the basis of `requeue run
+//! --watch`.
 //!
-//! The kernel's own events (inotify) have gaps: files that are made in a new directory
-//! before it is watched, a queue of events that runs over, directories that are renamed.
-//! Here each event is only a reason to look, every new directory is listed after its
-//! watch is set, and where events were lost everything is told again. So what is told is
-//! a key to look at, perhaps once too often, never once too few: just what a keyed work
-//! queue wants, which merges what is too often.
+//! The kernel's events (inotify) have gaps: files created in a new directory before it is watched, an event
+//! queue that overflows, directories that are renamed. Here each event is only a reason to look, every new
+//! directory is listed after its watch is set, and after lost events everything is reported again. So a
+//! report is a key to look at, perhaps once too often, never once too few. A keyed work queue merges what is
+//! too often.
 //!
 //! ```
 //! use requeue_watch::{Event, Options, Report, Watcher};
@@ -30,12 +29,11 @@
 //! # }
 //! ```
 //!
-//! The kernel does not tell of what other machines do on a network file system, of writes
-//! through memory maps, and of those through another hard link of a file: a resync
-//! ([`Options::resync`]) finds them. Of two writes to a file that stays open in between it
-//! tells when it is closed.
+//! The kernel does not report changes by other machines on a network file system, writes through memory maps,
+//! or writes through another hard link of a file: a resync ([`Options::resync`]) finds them. Two writes to a
+//! file that stays open in between are reported when it is closed.
 //!
-//! Only Linux is served so far; elsewhere [`Watcher::new`] says so.
+//! Only Linux is supported so far; on other systems [`Watcher::new`] returns an error.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]

@@ -1,8 +1,8 @@
-//! What is watched, and how.
+//! [`Options`]: what is watched, and how.
 
 use std::time::Duration;
 
-/// What becomes a key, and when it is told again.
+/// Options of a watcher: what becomes a key, and when it is reported again.
 ///
 /// ```
 /// use requeue_watch::Options;
@@ -26,7 +26,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Files only, all of them, but for what `.gitignore` files hide; no resync.
+    /// All files, and no directories, except those that `.gitignore` files hide; no resync.
     ///
     /// ```
     /// let options = requeue_watch::Options::new();
@@ -35,7 +35,7 @@ impl Options {
         Self { dirs: false, gitignore: true, globs: Vec::new(), ignores: Vec::new(), resync: None }
     }
 
-    /// Whether directories are keys too: told when they are made, moved or deleted.
+    /// Sets whether directories are keys too, reported when they are created, moved or deleted.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().dirs(true);
@@ -44,11 +44,10 @@ impl Options {
         Self { dirs, ..self }
     }
 
-    /// Whether what git ignores is left out: what `.gitignore` files hide, those below the
-    /// root and those above it in the same repository, and what that repository's
-    /// `.git/info/exclude` hides. `.git` itself is left out with them. What git's own
-    /// configuration names (`core.excludesFile`) is not read. A change of `.git/info/exclude`
-    /// holds when the directory is listed again, at a resync for instance.
+    /// Sets whether files that git ignores are left out: those hidden by `.gitignore` files, below the root
+    /// or above it in its repository, or by the repository's `.git/info/exclude`. `.git` itself is left out
+    /// too. Files named by git's own configuration (`core.excludesFile`) are not read. A change of
+    /// `.git/info/exclude` takes effect when the directory is listed again, for example at a resync.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().gitignore(false);
@@ -57,9 +56,9 @@ impl Options {
         Self { gitignore, ..self }
     }
 
-    /// Only what matches this glob, or another one, is a key. Globs are written as in a
-    /// `.gitignore`: without a slash they match the name, with one the path below the
-    /// root. Beside that, `{a,b}` matches either.
+    /// Restricts keys to those that match this glob, or another one. Globs are written as in a `.gitignore`:
+    /// without a slash they match the name, with one the path below the root. In addition, `{a,b}` matches
+    /// either.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().glob("*.rs").glob("docs/**");
@@ -69,8 +68,7 @@ impl Options {
         self
     }
 
-    /// What matches this glob is left out; a directory with all below it, which is then
-    /// not even watched.
+    /// Leaves out what matches this glob. A directory is left out with all below it, and is not even watched.
     ///
     /// ```
     /// let options = requeue_watch::Options::new().ignore("*.tmp").ignore("/out");
@@ -80,7 +78,7 @@ impl Options {
         self
     }
 
-    /// Every so often everything is looked at and told again, as
+    /// Looks at everything and reports it again at this interval, as
     /// [`Event::Initial`](crate::Event::Initial).
     ///
     /// ```

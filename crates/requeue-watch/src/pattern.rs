@@ -1,11 +1,10 @@
-//! The pattern of one line of a `.gitignore`, as `gitignore(5)` has it.
+//! The pattern of one line of a `.gitignore`, as in `gitignore(5)`.
 //!
-//! Read and matched here, and not by a library, because each of those that we tried
-//! differs from git. The crate `ignore` takes `{a,b}` for a choice and drops a tab at the
-//! end of a line. `gix-glob` 0.27, the last one that our least Rust compiles, knows of no
-//! space but the blank in `[[:space:]]`, and differs where a class is not closed.
+//! No library is used, because each that we tried differs from git. The crate `ignore` takes `{a,b}` for a
+//! choice and drops a tab at the end of a line. `gix-glob` 0.27, the last one that compiles with our oldest
+//! Rust, accepts only a blank for `[[:space:]]`, and differs if a class is not closed.
 
-/// What stands for one or more bytes of a path.
+/// One element of a pattern, which matches one or more bytes of a path.
 #[derive(Debug)]
 enum Token {
     Byte(u8),
@@ -19,16 +18,15 @@ enum Token {
     Directories,
 }
 
-/// What a pattern without a slash is compared with is a name, and what one with a slash is
-/// compared with is a path; nothing else differs between the two.
+/// A parsed pattern. One without a slash is compared with a name, one with a slash with a path; there is no
+/// other difference.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     tokens: Vec<Token>,
 }
 
 impl Pattern {
-    /// None if nothing can match it: a backslash has nothing behind it, a bracket is not
-    /// closed, or a class is unknown.
+    /// `None` if nothing can match it: a trailing backslash, an unclosed bracket, or an unknown class.
     pub(crate) fn new(text: &[u8]) -> Option<Self> {
         let (mut tokens, mut at) = (Vec::new(), 0);
         // As git has it, what follows a literal beginning is a pattern by itself: "a**/b"
@@ -63,7 +61,7 @@ impl Pattern {
         Some(Self { tokens })
     }
 
-    /// Whether all of the text matches. Takes no longer than the product of both lengths.
+    /// Whether all of the text matches. Takes at most time proportional to the product of both lengths.
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
         // How much of the text the tokens so far can have matched.
         let mut matched = vec![false; text.len() + 1];
@@ -101,7 +99,7 @@ fn set(holds: impl Fn(u8) -> bool) -> Box<[bool; 256]> {
     set
 }
 
-/// The set in brackets, of which the first is read already. `at` moves behind the last.
+/// Parses a bracket expression, after its first character. Moves `at` behind it.
 fn bracket(text: &[u8], at: &mut usize) -> Option<Box<[bool; 256]>> {
     let next = |at: &mut usize| {
         *at += 1;
@@ -152,7 +150,7 @@ fn bracket(text: &[u8], at: &mut usize) -> Option<Box<[bool; 256]>> {
     }
 }
 
-/// The classes of git: of ASCII only, and with a notion of its own of what a space is.
+/// A character class of git: ASCII only, and with git's own definition of space.
 fn class(name: &[u8]) -> Option<fn(u8) -> bool> {
     let space = |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
     Some(match name {

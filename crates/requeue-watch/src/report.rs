@@ -1,10 +1,10 @@
-//! What a watcher tells.
+//! [`Report`] and [`Change`]: what a watcher reports.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Why a key is told.
+/// The reason why a key is reported.
 ///
 /// ```
 /// use requeue_watch::Event;
@@ -15,10 +15,10 @@ use std::time::{Duration, SystemTime};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {
-    /// It was there at the start, or is told again because a resync asks for it.
+    /// It was there at the start, or a resync reports it again.
     Initial,
-    /// It was created, moved here, or closed after it was open for writing; or it may
-    /// have been, because the kernel's events were lost.
+    /// It was created, moved here, or closed after being open for writing. Or it may have been, because
+    /// events were lost.
     Write,
     /// It was deleted or moved away.
     Delete,
@@ -40,8 +40,8 @@ impl Event {
     }
 }
 
-/// One key to look at. What it says of the file was true at some moment; the one who
-/// acts on it looks at the file.
+/// One key to look at. Its description of the file was true at some moment; look at the file before acting on
+/// it.
 ///
 /// ```
 /// use requeue_watch::Change;
@@ -52,18 +52,17 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
-    /// The root as it was given, and what was found below it, as `find` prints it.
+    /// The root as given, joined with the path found below it, as `find` prints it.
     pub path: PathBuf,
     /// The path below the root; for a root itself `.`, or its name if it is a file.
     pub relative: PathBuf,
-    /// What happened, as far as is known.
+    /// The event, as far as it is known.
     pub event: Event,
-    /// When the file was last changed by the file system's clock, where it was looked
-    /// at because of an event.
+    /// When the file was last changed by the file system's clock, if it was looked at because of an event.
     pub changed: Option<SystemTime>,
 }
 
-/// What a watcher tells.
+/// A message of a watcher.
 ///
 /// ```
 /// use requeue_watch::Report;
@@ -81,48 +80,47 @@ pub struct Change {
 pub enum Report {
     /// A key to look at.
     Change(Change),
-    /// Everything that was there at the start has been told, once.
+    /// Everything that was there at the start has been reported, once.
     Ready {
-        /// Files that were found.
+        /// Number of files found.
         files: usize,
-        /// Directories that are watched.
+        /// Number of directories watched.
         dirs: usize,
     },
-    /// More happened at once than the kernel keeps (`fs.inotify.max_queued_events`), so
-    /// everything is looked at and told again. Nothing is missed.
+    /// The kernel's event queue overflowed (`fs.inotify.max_queued_events`), so everything is looked at and
+    /// reported again. Nothing is missed.
     Overflow,
-    /// A directory, or what a root leads to, cannot be read. Said once; what happens in it
-    /// is not told before it can, which is tried again as often as the roots are looked
-    /// at. What it had is not told as deleted.
+    /// A directory, or the target of a root, cannot be read. Reported once. Changes in it are reported once
+    /// it can be read, which is tried again whenever the roots are looked at. Its files are not reported as
+    /// deleted.
     Unreadable {
         /// The directory, or the root.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// A root is not there any more. What it had is told as deleted, and it is watched
-    /// again when it comes back: [`ROOT_INTERVAL`] says how often that is looked for.
+    /// A root no longer exists. Its files are reported as deleted, and it is watched again when it comes
+    /// back: [`ROOT_INTERVAL`] is the interval of the checks.
     RootGone {
-        /// The root as it was given.
+        /// The root as given.
         path: PathBuf,
     },
     /// A root that was gone is back.
     RootBack {
-        /// The root as it was given.
+        /// The root as given.
         path: PathBuf,
     },
 }
 
-/// How often the roots are looked at: whether they still lead where they led, and
-/// whether one that was gone is back. The kernel does not tell when a directory above a
-/// root is renamed.
+/// Interval at which the roots are checked: whether they still lead to the same place, and whether one that
+/// was gone is back. The kernel does not report that a directory above a root is renamed.
 ///
 /// ```
 /// assert_eq!(requeue_watch::ROOT_INTERVAL.as_secs(), 1);
 /// ```
 pub const ROOT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Why there is nothing to watch, or no more watching.
+/// Error that prevents or ends the watching.
 ///
 /// ```
 /// use requeue_watch::{Options, WatchError, Watcher};
@@ -133,35 +131,35 @@ pub const ROOT_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// A root cannot be watched: it is not there, for instance.
+    /// A root cannot be watched, for example because it does not exist.
     Root {
-        /// The root as it was given.
+        /// The root as given.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
-    /// A glob is none.
+    /// Invalid glob.
     Glob {
-        /// As it was given.
+        /// The glob as given.
         glob: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The kernel gives no more watches, of which every directory needs one. Files below
-    /// the others would change unseen, so this is an end.
+    /// The kernel has no watches left; every directory needs one. Files below the others would change unseen,
+    /// so the watching ends.
     Limit {
-        /// The directory that has none.
+        /// The directory without a watch.
         path: PathBuf,
         /// `fs.inotify.max_user_watches`, if it could be read.
         limit: Option<u64>,
-        /// What it should be at least, for the directories that are there now.
+        /// The lowest sufficient value for the present directories.
         wanted: u64,
     },
-    /// The system refuses something else.
+    /// Another error of the system.
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Why it failed.
+        /// The error.
         error: io::Error,
     },
 }

@@ -1,5 +1,4 @@
-//! Which names are keys, as the globs have it. What `.gitignore` files say is in
-//! `gitignore.rs`.
+//! The globs' decision which names are keys. `.gitignore` files are handled in `gitignore.rs`.
 
 use std::path::Path;
 
@@ -10,16 +9,16 @@ use crate::disk::Kind;
 use crate::gitignore::GIT;
 use crate::report::WatchError;
 
-/// What the rules say of a name.
+/// The decision of the rules on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Key,
-    /// A directory that is no key itself, but what is in it may be.
+    /// A directory that is not a key itself, but may contain keys.
     Enter,
     Hidden,
 }
 
-/// What was asked for.
+/// The rules from the options.
 #[derive(Debug)]
 pub(crate) struct Rules {
     globs: Override,
@@ -29,7 +28,7 @@ pub(crate) struct Rules {
 impl Rules {
     /// # Errors
     ///
-    /// A glob is none.
+    /// Fails if a glob is invalid.
     pub(crate) fn new(only: &[String], ignore: &[String], gitignore: bool) -> Result<Self, WatchError> {
         let refused = |glob: &str, why: String| WatchError::Glob { glob: glob.to_owned(), why };
         let mut builder = OverrideBuilder::new("");
@@ -55,8 +54,7 @@ impl Rules {
         Ok(Self { globs, gitignore })
     }
 
-    /// What the globs say, and whether it is git's own directory. `relative` is the
-    /// path below the root.
+    /// Decides by the globs, and refuses git's own directory. `relative` is the path below the root.
     pub(crate) fn judge(&self, relative: &Path, kind: Kind) -> Verdict {
         if kind == Kind::Other || (self.gitignore && relative.file_name().is_some_and(|name| name == GIT)) {
             return Verdict::Hidden;

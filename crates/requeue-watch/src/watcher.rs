@@ -1,4 +1,4 @@
-//! The loop: waits for events, has the tree look, and tells.
+//! The watcher's loop: waits for events, has the tree look, and reports.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ mod linux {
     use crate::rules::Rules;
     use crate::tree::Tree;
 
-    /// Tells which files below some roots changed, from [`run`](Self::run) on.
+    /// Reports which files below the roots changed, from [`run`](Self::run) on.
     ///
     /// ```
     /// use requeue_watch::{Options, Report, Watcher};
@@ -48,8 +48,8 @@ mod linux {
     }
 
     impl Watcher {
-        /// A watcher of these files and directories. Nothing is read before
-        /// [`run`](Self::run), but that the roots are there.
+        /// A watcher of these files and directories. Before [`run`](Self::run) it only checks that the roots
+        /// exist.
         ///
         /// ```
         /// use requeue_watch::{Options, Watcher};
@@ -59,8 +59,8 @@ mod linux {
         ///
         /// # Errors
         ///
-        /// A root is not there or cannot be reached, a glob is none, or the system has no
-        /// inotify instance left.
+        /// If a root does not exist or cannot be reached, a glob is invalid, or the system has no inotify
+        /// instance left.
         pub fn new<P: Into<PathBuf>>(
             options: &Options,
             roots: impl IntoIterator<Item = P>,
@@ -74,11 +74,11 @@ mod linux {
             Ok(Self { tree, disk, resync: options.resync })
         }
 
-        /// Watches until `stop` is readable or hung up, or `each` says no (false). First
-        /// it tells everything that is there, then that it is ready, then what happens.
+        /// Watches until `stop` is readable or hung up, or `each` returns false. First it reports everything
+        /// that is there, then that it is ready, then changes.
         ///
-        /// `each` is called on this thread, and while it works events wait in the kernel:
-        /// it should hand the key on and return.
+        /// `each` is called on this thread, and while it works events wait in the kernel: it should pass the
+        /// key on and return.
         ///
         /// ```
         /// # use requeue_watch::{Options, Report, Watcher};
@@ -100,8 +100,8 @@ mod linux {
         ///
         /// # Errors
         ///
-        /// No watch is left for a directory (see [`WatchError::Limit`]), or the system
-        /// fails otherwise. What was told until then was true.
+        /// If no watch is left for a directory (see [`WatchError::Limit`]), or the system fails otherwise.
+        /// All reports until then were true.
         pub fn run(
             mut self,
             stop: impl AsFd,
@@ -169,7 +169,7 @@ mod linux {
             })
         }
 
-        /// The kernel has no watch left: finds out how many it would take.
+        /// Makes the error for a kernel without watches left, with the number needed.
         fn exhausted(&self, path: PathBuf) -> WatchError {
             let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches")
                 .ok()
@@ -193,7 +193,7 @@ mod linux {
         move |error| WatchError::System { what, error }
     }
 
-    /// Directories in a tree, links not followed.
+    /// Number of directories in a tree, links not followed.
     fn directories(root: &Path) -> u64 {
         let mut count = 0;
         let mut todo = vec![root.to_owned()];
@@ -207,15 +207,14 @@ mod linux {
     }
 }
 
-/// Tells which files below some roots changed. Not on this system: only Linux's
-/// inotify is served so far.
+/// Reports which files below the roots changed. Not on this system: only Linux's inotify is supported so far.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[derive(Debug)]
 pub struct Watcher(std::convert::Infallible);
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 impl Watcher {
-    /// Says that this system is not served.
+    /// Returns the error that this system is not supported.
     ///
     /// # Errors
     ///
@@ -228,7 +227,7 @@ impl Watcher {
         Err(WatchError::System { what: "watching needs inotify, which Linux has", error })
     }
 
-    /// Cannot be reached.
+    /// Unreachable.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! What is told is what git does not ignore: the watcher against `git check-ignore`, on
-//! random trees with random patterns.
+//! Compares the watcher's reports with `git check-ignore`, on random trees with random patterns.
 //!
-//! `REQUEUE_TREES` is the number of trees (1,000 if it is not set), `REQUEUE_SEED` the first
-//! seed. Without git on this machine nothing is compared, and the test says SKIPPED.
+//! `REQUEUE_TREES` is the number of trees (1,000 by default), `REQUEUE_SEED` the first seed. Without git on
+//! this machine nothing is compared, and the test prints SKIPPED.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeSet;
@@ -17,7 +16,7 @@ use std::process::{Command, Stdio};
 use fastrand::Rng;
 use requeue_watch::{Options, Report, Watcher};
 
-/// So many trees stand side by side in one repository, so that git is started seldom.
+/// Number of trees side by side in one repository, so that git is started rarely.
 const SIDE_BY_SIDE: u64 = 50;
 
 const NAMES: [&str; 29] = [
@@ -25,7 +24,7 @@ const NAMES: [&str; 29] = [
     "a]b", "]", "-", "!a", "#a", "a\\b", "\\", "a*", "$a", "^", "!", "a,b", "a\r",
 ];
 
-/// What patterns are put together from, beside names.
+/// Parts of patterns, beside names.
 const PIECES: [&str; 38] = [
     "*",
     "*",
@@ -71,7 +70,7 @@ fn of<'a>(dice: &mut Rng, list: &[&'a str]) -> &'a str {
     list[dice.usize(..list.len())]
 }
 
-/// Whether one of so many falls.
+/// True once in `n` times.
 fn one_in(dice: &mut Rng, n: u32) -> bool {
     dice.u32(..n) == 0
 }
@@ -109,7 +108,7 @@ fn patterns(dice: &mut Rng, most: usize) -> String {
     text
 }
 
-/// Some files in some directories, and `.gitignore` files among them.
+/// Creates some files in some directories, with `.gitignore` files among them.
 fn grow(dice: &mut Rng, tree: &Path) {
     fs::create_dir(tree).unwrap();
     for _ in 0..12 {
@@ -145,7 +144,7 @@ fn files(top: &Path, dir: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Those of the files that git ignores.
+/// The files that git ignores.
 fn ignored(repository: &Path, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let mut git = git(repository, &["check-ignore", "-z", "--stdin", "--no-index"]);
     let mut git = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -178,7 +177,7 @@ fn told(repository: &Path) -> BTreeSet<PathBuf> {
     told
 }
 
-/// The rules that have a say in what becomes of a file, and in which file they stand.
+/// The rules that apply to a file, with the files that contain them.
 fn rules(repository: &Path, file: &Path) -> Vec<(PathBuf, String)> {
     let above = file.ancestors().skip(1).map(|dir| repository.join(dir).join(".gitignore"));
     let all = above.chain([repository.join(".git/info/exclude")]);

@@ -1,5 +1,5 @@
-//! The watcher on a real directory in which thousands of things happen at random, as fast
-//! as they can: in the end it has told of the last state of every file.
+//! The watcher on a real directory with thousands of random changes, as fast as possible: in the end it has
+//! reported the last state of every file.
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ fn files(top: &Path) -> HashMap<PathBuf, String> {
     files
 }
 
-/// Something happens. What cannot be, because something else stands there, does not.
+/// Makes a random change, unless something else is in its way.
 fn stir(dice: &mut Rng, n: u32, dir: &Path) {
     let path = |dice: &mut Rng| {
         let depth = 1 + dice.u64(..4);

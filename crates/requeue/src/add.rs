@@ -1,18 +1,17 @@
-//! How a trigger says what it wants: [`Add`].
+//! [`Add`]: the options of a trigger.
 
 use crate::Instant;
 use requeue_core::{Debounce, InBackoff, Policy};
 use std::time::Duration;
 
-/// What a trigger asks for, beyond the key: when, with what value and priority, what
-/// happens to a timer that the key has already, and what where its last run failed.
+/// The options of a trigger: when it is due, its value and priority, and what it does to a timer or a
+/// back-off that the key already has.
 ///
-/// The earlier of two timers stays, unless [`latest`](Self::latest),
-/// [`replace`](Self::replace) or [`keep`](Self::keep) say otherwise. They are about the
-/// timer that this trigger sets. A trigger without one has nothing to say about timers:
-/// [`Add::now`] has no such methods, and a delay of zero (or an instant that has come) is
-/// an [`add`](crate::WorkQueue::add) under all of them. It makes the key ready, and a
-/// timer that is set stays set.
+/// If the key already has a timer, the earlier of the two stays. [`latest`](Self::latest),
+/// [`replace`](Self::replace) and [`keep`](Self::keep) change that. They concern only the timer that this
+/// trigger sets, so [`Add::now`] has no such methods. A delay of zero, or an instant that has passed, is an
+/// [`add`](crate::WorkQueue::add) under each of them: the key becomes ready, and a timer that is set stays
+/// set.
 ///
 /// ```
 /// use requeue::{Add, WorkQueue};
@@ -27,10 +26,10 @@ pub struct Add<V = ()> {
     pub(crate) when: When,
     pub(crate) policy: Policy,
     pub(crate) value: Option<V>,
-    /// Where it is `None` the queue's own say counts.
+    /// `None`: the queue's setting applies.
     pub(crate) in_backoff: Option<InBackoff>,
     pub(crate) priority: i16,
-    /// Of a trigger for now; where it is `None` the queue's own say counts.
+    /// Only for an immediate trigger. `None`: the queue's setting applies.
     pub(crate) debounce: Option<Debounce>,
 }
 
@@ -47,8 +46,8 @@ impl<V> Add<V> {
         Self { when, policy: Policy::default(), value: None, in_backoff: None, priority: 0, debounce: None }
     }
 
-    /// Now: what [`add`](crate::WorkQueue::add) does. It sets no timer, so it cannot say
-    /// what becomes of one:
+    /// An immediate trigger, like [`add`](crate::WorkQueue::add). It sets no timer, so it has no options
+    /// about timers:
     ///
     /// ```compile_fail,E0599
     /// # use requeue::{Add, WorkQueue};
@@ -57,7 +56,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Where triggers of both kinds stand in one list, it is turned into an `Add`:
+    /// To keep immediate and delayed triggers in one list, turn it into an `Add`:
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -71,7 +70,7 @@ impl<V> Add<V> {
         AddNow { value: None, in_backoff: None, priority: 0, debounce: None }
     }
 
-    /// After a delay: what [`add_after`](crate::WorkQueue::add_after) does. Zero is now.
+    /// A trigger after a delay, like [`add_after`](crate::WorkQueue::add_after). A delay of zero means now.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -84,10 +83,10 @@ impl<V> Add<V> {
         Self::new(When::After(delay))
     }
 
-    /// At an instant of the queue's clock; one that has come is now. What
-    /// `std::time` calls an instant or a date becomes one by
+    /// A trigger at an instant of the queue's clock; an instant that has passed means now.
     /// [`SystemClock::from_std`](crate::SystemClock::from_std) and
-    /// [`SystemClock::from_system_time`](crate::SystemClock::from_system_time).
+    /// [`SystemClock::from_system_time`](crate::SystemClock::from_system_time) convert the types of
+    /// `std::time`.
     ///
     /// ```
     /// # use requeue::{Add, Clock, FakeClock, WorkQueue};
@@ -106,8 +105,7 @@ impl<V> Add<V> {
         Self::new(When::At(due))
     }
 
-    /// When the limiter says: what
-    /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) does.
+    /// A trigger after the limiter's delay, like [`add_rate_limited`](crate::WorkQueue::add_rate_limited).
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -120,7 +118,7 @@ impl<V> Add<V> {
         Self::new(When::RateLimited)
     }
 
-    /// With a value, which merges into what the key has already.
+    /// Sets the value, which merges into the value that the key already has.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -134,13 +132,11 @@ impl<V> Add<V> {
         Self { value: Some(value), ..self }
     }
 
-    /// With a priority, on a queue that was built with
-    /// [`priorities`](crate::Builder::priorities). Higher ones go first; without this call it
-    /// is 0.
+    /// Sets the priority, on a queue built with [`priorities`](crate::Builder::priorities). Higher priorities
+    /// go first. The default is 0.
     ///
-    /// A trigger with a delay has its priority when its timer fires: until then it says nothing
-    /// of a run that the key comes to earlier. Where several triggers share a timer, the
-    /// highest of them counts, whichever instant stays.
+    /// A delayed trigger applies its priority when its timer fires, and not to an earlier run of the key. If
+    /// several triggers share a timer, the highest priority counts, whichever instant stays.
     ///
     /// A queue without priorities refuses a trigger with any priority but 0, with
     /// [`Refused::NoPriorities`](crate::Refused::NoPriorities).
@@ -160,9 +156,9 @@ impl<V> Add<V> {
         Self { priority, ..self }
     }
 
-    /// If the key has a timer the later instant stays, but these calls set none later than
-    /// `max` after the first of them: a debounce, which never starves. A timer that another
-    /// call has set for later, a retry's say, stays where it is.
+    /// If the key has a timer, the later instant stays, but these calls move it no further than `max` after
+    /// the first of them. This is a debounce that never starves. A later timer that another call has set,
+    /// such as a retry's, stays.
     ///
     /// ```
     /// # use requeue::{Add, FakeClock, WorkQueue};
@@ -184,10 +180,10 @@ impl<V> Add<V> {
         Self { policy: Policy::Latest { max }, ..self }
     }
 
-    /// If the key has a timer the new instant replaces the old one.
+    /// If the key has a timer, the new instant replaces the old one.
     ///
-    /// A delay of zero sets no timer, so it replaces none: the key becomes ready now, and
-    /// runs once more when its old timer is due.
+    /// A delay of zero sets no timer, so it replaces none: the key becomes ready now, and runs again when its
+    /// old timer is due.
     ///
     /// ```
     /// # use requeue::{Add, FakeClock, WorkQueue};
@@ -206,7 +202,7 @@ impl<V> Add<V> {
         Self { policy: Policy::Replace, ..self }
     }
 
-    /// If the key has a timer it stays as it is.
+    /// If the key has a timer, it stays unchanged.
     ///
     /// ```
     /// # use requeue::{Add, Added, WorkQueue};
@@ -221,12 +217,12 @@ impl<V> Add<V> {
         Self { policy: Policy::Keep, ..self }
     }
 
-    /// What this trigger does where its key waits out a failure, or where the key's run is on
-    /// and fails: [`InBackoff`]. The queue's own say, [`Builder::in_backoff`], otherwise.
+    /// Sets the trigger's [`InBackoff`]: what it does if the key waits out a failure, or if the key's current
+    /// run fails. The default is the queue's setting, [`Builder::in_backoff`].
     ///
-    /// With [`Respect`](InBackoff::Respect) a trigger with a delay joins the back-off's run too,
-    /// whatever its delay. With [`Reset`](InBackoff::Reset) its timer replaces the back-off's.
-    /// A [`rate_limited`](Self::rate_limited) one always asks the limiter, which counts it.
+    /// With [`Respect`](InBackoff::Respect) a delayed trigger joins the back-off's run too, whatever its
+    /// delay. With [`Reset`](InBackoff::Reset) its timer replaces the back-off's. A
+    /// [`rate_limited`](Self::rate_limited) trigger always asks the limiter, which counts it.
     ///
     /// [`Builder::in_backoff`]: crate::Builder::in_backoff
     ///
@@ -247,7 +243,7 @@ impl<V> Add<V> {
         Self { in_backoff: Some(in_backoff), ..self }
     }
 
-    /// The value, if it has one: of a trigger that is not to be.
+    /// The value, if it has one. For a trigger that is given up.
     ///
     /// ```
     /// # use requeue::Add;
@@ -268,7 +264,7 @@ debug!([V] Add<V>, |add| {
     debounce: add.debounce
 });
 
-/// A trigger for now, which sets no timer: [`Add::now`].
+/// An immediate trigger, which sets no timer: [`Add::now`].
 ///
 /// ```
 /// # use requeue::{Add, WorkQueue};
@@ -286,8 +282,8 @@ pub struct AddNow<V = ()> {
 }
 
 impl<V> AddNow<V> {
-    /// With a value, which merges into what the key has already:
-    /// [`add_value`](crate::WorkQueue::add_value) among other triggers.
+    /// Sets the value, which merges into the value that the key already has, like
+    /// [`add_value`](crate::WorkQueue::add_value).
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -300,8 +296,8 @@ impl<V> AddNow<V> {
         Self { value: Some(value), ..self }
     }
 
-    /// What this trigger does where its key waits out a failure, or where the key's run is on
-    /// and fails: [`InBackoff`]. The queue's own say, [`Builder::in_backoff`], otherwise.
+    /// Sets the trigger's [`InBackoff`]: what it does if the key waits out a failure, or if the key's current
+    /// run fails. The default is the queue's setting, [`Builder::in_backoff`].
     ///
     /// [`Builder::in_backoff`]: crate::Builder::in_backoff
     ///
@@ -325,8 +321,8 @@ impl<V> AddNow<V> {
         Self { in_backoff: Some(in_backoff), ..self }
     }
 
-    /// With a priority, on a queue that was built with
-    /// [`priorities`](crate::Builder::priorities): see [`Add::priority`].
+    /// Sets the priority, on a queue built with [`priorities`](crate::Builder::priorities): see
+    /// [`Add::priority`].
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -341,10 +337,10 @@ impl<V> AddNow<V> {
         Self { priority, ..self }
     }
 
-    /// Debounced: it opens a window for its key, or pushes the end of one back, and the key runs
-    /// once, when the window ends. See [`Debounce`] for when that is. The queue's own say,
-    /// [`Builder::debounce`], otherwise; with `Debounce::new(Duration::ZERO)` the trigger is not
-    /// debounced, whatever the queue says. It reads the clock.
+    /// Debounces the trigger: it opens a window for its key, or pushes the end of an open window back. The
+    /// key runs once, when the window ends; [`Debounce`] says when that is. The default is the queue's
+    /// setting, [`Builder::debounce`]. `Debounce::new(Duration::ZERO)` switches the debounce off for this
+    /// trigger. The call reads the clock.
     ///
     /// [`Builder::debounce`]: crate::Builder::debounce
     ///

@@ -1,10 +1,9 @@
 //! Many triggers in one lock hold.
 //!
-//! The keys are collected into one allocation, with their hashes, before the lock
-//! is taken: the caller's iterator and the hasher are users' code. What becomes of
-//! each trigger is written beside it, and the same allocation goes back to the
-//! caller as the answer. So a batch costs one allocation, and none in the hold but
-//! what the keys themselves need.
+//! The keys and their hashes are collected into one allocation before the lock is taken, because the caller's
+//! iterator and the hasher are user code. Each result is written beside its trigger, and the allocation goes
+//! back to the caller as the answer. A batch therefore costs one allocation, and none under the lock except
+//! for the keys themselves.
 
 use crate::add::{Add, When};
 use crate::adding::{Unask, refused};
@@ -18,7 +17,7 @@ use std::fmt;
 use std::mem::take;
 use std::vec;
 
-/// A trigger of a batch, and what became of it.
+/// A trigger of a batch and its result.
 struct Entry<K, V> {
     trigger: Trigger<K, V>,
     when: When,
@@ -26,9 +25,9 @@ struct Entry<K, V> {
     in_backoff: Option<InBackoff>,
     debounce: Option<Debounce>,
     hash: u32,
-    /// `when` is what a limiter said that was asked without the lock.
+    /// `when` is the answer of a limiter that was asked outside the lock.
     asked: bool,
-    /// Refused until it is accepted.
+    /// `Err` until the trigger is accepted.
     result: Result<Added, Refused>,
 }
 
@@ -37,18 +36,17 @@ impl<K, V> Entry<K, V> {
         self.result.map_err(|reason| refused(&mut self.trigger, reason))
     }
 
-    /// Whether the limiter says when.
+    /// Whether the limiter decides the delay.
     fn is_limited(&self) -> bool {
         matches!(self.when, When::RateLimited)
     }
 }
 
-/// What became of each trigger of a batch, in the order in which they were given:
-/// what [`WorkQueue::add_many`](crate::WorkQueue::add_many) returns.
+/// The results of a batch, in the order of its triggers. Returned by
+/// [`WorkQueue::add_many`](crate::WorkQueue::add_many).
 ///
-/// It is read where it stands ([`iter`](Self::iter)), asked as a whole
-/// ([`all`](Self::all)), or taken apart, which gives refused keys and values back
-/// (it is an [`IntoIterator`] of [`AddResult`]s).
+/// Read the results in place with [`iter`](Self::iter), or all at once with [`all`](Self::all). As an
+/// [`IntoIterator`] of [`AddResult`]s it gives refused keys and values back.
 ///
 /// ```
 /// use requeue::{Added, WorkQueue};
@@ -68,7 +66,7 @@ pub struct AddedMany<K, V = ()> {
 }
 
 impl<K, V> AddedMany<K, V> {
-    /// Collects the triggers of a batch; nothing has been accepted yet.
+    /// Collects the triggers of a batch, before any of them is accepted.
     pub(crate) fn collect<A: Into<Add<V>>>(
         triggers: impl Iterator<Item = (K, A)>,
         hash: impl Fn(&K) -> u32,
@@ -83,11 +81,11 @@ impl<K, V> AddedMany<K, V> {
         Self { entries: entries.collect() }
     }
 
-    /// `Ok` if all were accepted.
+    /// `Ok` if all triggers were accepted.
     ///
     /// # Errors
     ///
-    /// Why the first that was refused was.
+    /// The reason of the first trigger that was refused.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -100,7 +98,7 @@ impl<K, V> AddedMany<K, V> {
         self.iter().try_for_each(|result| result.map(drop))
     }
 
-    /// What became of each trigger.
+    /// The result of each trigger, in order.
     ///
     /// ```
     /// # use requeue::{Added, WorkQueue};
@@ -112,7 +110,7 @@ impl<K, V> AddedMany<K, V> {
         self.entries.iter().map(|entry| entry.result)
     }
 
-    /// How many triggers there were.
+    /// Number of triggers.
     ///
     /// ```
     /// let q = requeue::WorkQueue::new();
@@ -123,7 +121,7 @@ impl<K, V> AddedMany<K, V> {
         self.entries.len()
     }
 
-    /// Whether there was none.
+    /// Whether the batch was empty.
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::new();
@@ -135,11 +133,11 @@ impl<K, V> AddedMany<K, V> {
     }
 }
 
-/// How many triggers ahead of the one that is entered the table's lines are asked for.
+/// Prefetch distance: how many triggers ahead the table's cache lines are requested.
 const AHEAD: usize = 16;
 
 impl<K: Eq, V> Shared<K, V> {
-    /// Triggers from outside, in one lock hold.
+    /// Adds a batch of triggers in one lock hold.
     #[inline]
     pub(crate) fn add_many(&self, batch: &mut AddedMany<K, V>) {
         let entries = &mut batch.entries[..];
@@ -193,8 +191,8 @@ impl<K: Eq, V> Shared<K, V> {
         panic.resume();
     }
 
-    /// Each trigger by itself: whether there is room for one, and so whether the limiter is asked,
-    /// follows from those before it.
+    /// Adds the triggers one by one: whether there is room for a trigger, and so whether the limiter is
+    /// asked, depends on those before it.
     #[cold]
     fn add_each(&self, entries: &mut [Entry<K, V>], reading: Option<Instant>) {
         for Entry { trigger, when, policy, in_backoff, debounce, hash, result, .. } in entries {
@@ -203,9 +201,8 @@ impl<K: Eq, V> Shared<K, V> {
         }
     }
 
-    /// Asks a limiter that keeps its own counts for those that it is to decide
-    /// about, in their order and without the lock. Returns how many triggers are
-    /// to be entered: if it panics, those before that one.
+    /// Asks a limiter that keeps its own counts, in the order of the triggers and outside the lock. Returns
+    /// how many triggers to add: if the limiter panics, those before the one it panicked at.
     #[cold]
     fn ask_many(
         &self,
@@ -253,13 +250,13 @@ impl<K: Eq, V> Shared<K, V> {
 }
 
 impl<K, V> Shared<K, V> {
-    /// Whether the limiter decides about a trigger; not about one that is refused anyway.
+    /// Whether the limiter decides about a trigger. A trigger that is refused anyway does not reach it.
     fn asks_for(&self, entry: &Entry<K, V>) -> bool {
         entry.is_limited() && self.takes(entry.trigger.said_priority())
     }
 }
 
-/// Tells the metrics how many triggers with a delay were accepted.
+/// On drop, tells the metrics how many delayed triggers were accepted.
 struct Retried<'a, K, V> {
     shared: &'a Shared<K, V>,
     calls: u64,
@@ -299,8 +296,7 @@ impl<K, V> IntoIterator for AddedMany<K, V> {
     }
 }
 
-/// What became of each trigger of a batch, with the keys that were refused: made
-/// by taking an [`AddedMany`] apart.
+/// Iterator over the results of a batch, with refused keys. Made by taking an [`AddedMany`] apart.
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();

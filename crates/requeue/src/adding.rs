@@ -1,4 +1,4 @@
-//! Triggers from outside: how an add comes to the state machine.
+//! Adds from outside: the way from the public calls to the state machine.
 //!
 //! ```text
 //!   add_now   the filter, which answers redundant ones without the lock
@@ -20,7 +20,7 @@ use std::borrow::Borrow;
 use std::time::Duration;
 
 impl<K, V> Shared<K, V> {
-    /// An immediate trigger from outside without a payload.
+    /// Adds a key now, without a value.
     #[inline]
     pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V>
     where
@@ -32,8 +32,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Apart, and what it does not mostly do apart from this, so that what needs
-    /// few registers saves few.
+    /// Separate function: keeps the slow path's registers out of the hit path.
     #[inline(never)]
     fn add_through_filter(&self, open: Open, key: K, hash: u32) -> AddResult<K, V>
     where
@@ -56,7 +55,7 @@ impl<K, V> Shared<K, V> {
         added
     }
 
-    /// A trigger from outside.
+    /// Adds a key with a trigger of any kind.
     #[inline(always)]
     pub(crate) fn add_as<A>(
         &self,
@@ -74,8 +73,8 @@ impl<K, V> Shared<K, V> {
         accepted.map_err(|reason| refused(&mut trigger.0, reason))
     }
 
-    /// An immediate trigger without a payload, which the filter has not answered. Apart: the
-    /// registers that it needs would cost a redundant add 22 instructions, and a call costs 7.
+    /// Adds a key now, without a value, after the filter had no answer. Separate function: its registers
+    /// would cost a redundant add 22 instructions, and a call costs 7.
     #[inline(never)]
     fn add_now_in_lock(&self, key: K, hash: u32) -> AddResult<K, V>
     where
@@ -95,7 +94,7 @@ impl<K, V> Shared<K, V> {
         Ok(added)
     }
 
-    /// The same of what is not added at once.
+    /// Slow path of [`add_now_in_lock`](Self::add_now_in_lock), inside its lock hold.
     #[inline(never)]
     fn add_now_in_hold(
         &self,
@@ -115,7 +114,7 @@ impl<K, V> Shared<K, V> {
         accepted.map_err(|reason| refused(trigger, reason))
     }
 
-    /// The next redundant triggers of an integer that had one need no lock.
+    /// Publishes an integer key that had a redundant add, so that its next redundant adds need no lock.
     #[inline(always)]
     fn publish_if_redundant(
         &self,
@@ -130,7 +129,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// An immediate trigger with a value or a priority, which it says.
+    /// Adds a key now, with a value or a priority.
     #[inline]
     pub(crate) fn add_saying(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
     where
@@ -155,7 +154,7 @@ impl<K, V> Shared<K, V> {
         self.add_as(key, said, None, |core, trigger| Ok(core.add_now(trigger, hash)?.0))
     }
 
-    /// An immediate trigger that says itself how it is debounced.
+    /// Adds a key now, with the trigger's own debounce.
     #[cold]
     #[inline(never)]
     pub(crate) fn add_debounced(
@@ -174,8 +173,8 @@ impl<K, V> Shared<K, V> {
         })
     }
 
-    /// Any other trigger from outside: `said` are its value and its priority, and `reading` is
-    /// the time that its delay counts from. The answer tells the delay too.
+    /// Adds a key with any other trigger: `said` holds its value and priority, and its delay counts from
+    /// `reading`. The answer includes the delay.
     pub(crate) fn add(
         &self,
         key: K,
@@ -190,7 +189,7 @@ impl<K, V> Shared<K, V> {
         self.add_told(key, said, delay, reading, |core, trigger| core.add(trigger, hash, delay))
     }
 
-    /// The same of one that says itself what it does in a back-off.
+    /// Like [`add`](Self::add), with the trigger's own back-off policy.
     #[inline(never)]
     pub(crate) fn add_in_backoff(
         &self,
@@ -209,7 +208,7 @@ impl<K, V> Shared<K, V> {
         })
     }
 
-    /// A trigger of which the metrics hear, if it has a delay.
+    /// Adds a key, and tells the metrics if the trigger has a delay.
     #[inline(always)]
     fn add_told(
         &self,
@@ -226,7 +225,7 @@ impl<K, V> Shared<K, V> {
         Ok(accepted)
     }
 
-    /// [`add_now`](Self::add_now) by reference: the key is cloned, without the lock, if the
+    /// Like [`add_now`](Self::add_now), but by reference: the key is cloned, outside the lock, only if the
     /// queue does not know it.
     #[inline]
     pub(crate) fn add_ref<Q>(&self, key: &Q, hash: u32) -> Result<Added, Refused>
@@ -270,7 +269,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// add_rate_limited.
+    /// Adds a key after the limiter's delay.
     pub(crate) fn add_limited(
         &self,
         key: K,
@@ -292,7 +291,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// The same of one that says itself what it does in a back-off.
+    /// Like [`add_limited`](Self::add_limited), with the trigger's own back-off policy.
     #[inline(never)]
     pub(crate) fn add_limited_in_backoff(
         &self,
@@ -317,9 +316,9 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Asks a limiter that keeps its own counts, without the lock. A shutdown
-    /// may overtake it, and it may panic: the state machine is told before and
-    /// after. It is not asked for a run whose retry will be a fresh start.
+    /// Asks a limiter that keeps its own counts, outside the lock. A shutdown may overtake the call, and the
+    /// limiter may panic, so the state machine is told before and after. The limiter is not asked for a run
+    /// whose retry will be a fresh start.
     pub(crate) fn ask(
         &self,
         run: &RunRef<K>,
@@ -341,7 +340,7 @@ impl<K, V> Shared<K, V> {
         Ok((self.asked(run.key(), now, asking, false), asking))
     }
 
-    /// The same for a trigger from outside, which may be a fresh start for a key in back-off.
+    /// Like [`ask`](Self::ask), for a trigger from outside, which may give a key in back-off a fresh start.
     fn ask_for(&self, key: &K, hash: u32, now: Instant, resets: bool) -> Result<(Duration, Asking), Refused>
     where
         K: Eq,
@@ -353,8 +352,8 @@ impl<K, V> Shared<K, V> {
         Ok((self.asked(key, now, asking, resets), asking))
     }
 
-    /// What the limiter says, once the state machine knows that it is asked. A key that starts
-    /// afresh is forgotten before; a refused trigger never comes here, so it forgets nothing.
+    /// The limiter's delay, once the state machine knows that it is asked. If the key starts afresh, the
+    /// limiter forgets it first. A refused trigger never gets here, so it forgets nothing.
     pub(crate) fn asked(&self, key: &K, now: Instant, asking: Asking, resets: bool) -> Duration {
         let unasked = Unask { shared: self, asking, left: 1 };
         if resets {
@@ -365,7 +364,7 @@ impl<K, V> Shared<K, V> {
         delay
     }
 
-    /// Whether the queue takes triggers of this priority.
+    /// Whether the queue accepts triggers of this priority.
     #[inline]
     pub(crate) fn takes(&self, priority: i16) -> bool {
         priority == 0 || self.priorities
@@ -378,11 +377,11 @@ impl<K, V> Shared<K, V> {
     }
 }
 
-/// Takes askings back whose triggers do not come: the limiter panicked.
+/// On drop, withdraws limiter calls whose triggers do not come because the limiter panicked.
 pub(crate) struct Unask<'a, K, V> {
     pub(crate) shared: &'a Shared<K, V>,
     pub(crate) asking: Asking,
-    /// How many.
+    /// Number of calls to withdraw.
     pub(crate) left: usize,
 }
 
@@ -399,7 +398,7 @@ impl<K, V> Drop for Unask<'_, K, V> {
     }
 }
 
-/// A trigger that the queue has refused, as its caller gets it back.
+/// Makes the error that gives a refused trigger back to its caller.
 pub(crate) fn refused<K, V>(trigger: &mut Trigger<K, V>, reason: Refused) -> AddError<K, V> {
     match trigger.take() {
         (Some(key), value) => AddError { key, value, reason },

@@ -1,11 +1,12 @@
-//! The answer to a call of an engine, waited for or awaited.
+//! The answer to an engine's call, waited for or awaited.
 
 use crate::op::Call;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The result of a call: whoever works on it [tells](Self::tell) it, and an [`Op`](crate::Op) of the call gets it.
+/// The result of a call. The side that does the work [tells](Self::tell) it, and an [`Op`](crate::Op) of the
+/// call receives it.
 ///
 /// ```
 /// # use requeue::{EngineError, Op, engine::Answer};
@@ -34,7 +35,7 @@ impl<T, E> Default for Answer<T, E> {
 }
 
 impl<T, E> Answer<T, E> {
-    /// Whoever waits hears of it. It is told once.
+    /// Sets the result and wakes the waiter. Called once.
     ///
     /// ```
     /// # use requeue::{EngineError, Op, engine::Answer};
@@ -55,7 +56,7 @@ impl<T, E> Answer<T, E> {
         }
     }
 
-    /// The answer, once it is there; otherwise the waker is woken when it is.
+    /// Polls for the result; the waker is woken when it is there.
     ///
     /// ```
     /// # use requeue::{EngineError, engine::Answer};

@@ -1,4 +1,4 @@
-//! How a thread waits: it looks, and sleeps until it is woken or an instant has come.
+//! Blocking waits of a thread: look, then sleep until woken or until an instant.
 
 use crate::Instant;
 use crate::clock::{Clock, Parker};
@@ -6,7 +6,7 @@ use crate::wait::Step;
 use std::cell::OnceCell;
 use std::task::Waker;
 
-/// The calling thread, which may have to sleep: only then has it a parker.
+/// The calling thread, with a parker once it has to sleep.
 #[derive(Default)]
 pub(crate) struct ThisThread(OnceCell<Parker>);
 
@@ -15,12 +15,12 @@ impl ThisThread {
         self.0.get_or_init(Parker::current)
     }
 
-    /// What wakes it.
+    /// The waker that ends this thread's sleep.
     pub(crate) fn waker(&self) -> &Waker {
         self.parker().waker()
     }
 
-    /// Sleeps, after a step that said so.
+    /// Sleeps after a step that had no answer.
     pub(crate) fn sleep(&self, until: Option<Instant>, clock: &dyn Clock) {
         match until {
             Some(at) => clock.park_until(at, self.parker()),
@@ -29,7 +29,7 @@ impl ThisThread {
     }
 }
 
-/// Blocks the calling thread until a step of what it waits for has an answer.
+/// Blocks the calling thread until `step` has an answer.
 pub(crate) fn block_on<W, T>(
     waits: &mut W,
     clock: impl Fn(&W) -> &dyn Clock,

@@ -35,7 +35,7 @@ pub struct Builder<K, V = (), S = RandomState> {
     hasher: S,
 }
 
-/// What a builder knows but for the hasher, whose type can change.
+/// Settings of a builder except the hasher, whose type can change.
 pub(crate) struct Settings<K, V> {
     name: String,
     labels: Vec<(String, String)>,
@@ -51,15 +51,14 @@ pub(crate) struct Settings<K, V> {
     on_dropped: Option<OnDropped<K, V>>,
     pub(crate) fairness: Fairness<K>,
     pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
-    /// Keys a second, and how many at once.
+    /// Keys per second, and burst.
     rate: Option<(f64, u32)>,
 }
 
-/// The labels that the metrics of queues have themselves, and those that Prometheus gives
-/// a meaning.
+/// Label names that the queue's own metrics use or that Prometheus reserves.
 const OWN_LABELS: [&str; 7] = ["name", "le", "quantile", "outcome", "priority", "tier", "group"];
 
-/// Whether Prometheus takes a label of this name.
+/// Whether Prometheus accepts a label of this name.
 fn is_label(name: &str) -> bool {
     let begins_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     begins_well
@@ -67,14 +66,13 @@ fn is_label(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// Turns a queue into where its gauges are read. Made where `K` and `V` are
-/// known to outlive everything.
+/// Makes a queue readable for gauges. Created where `K` and `V` are known to be `'static`.
 type Attach<K, V> = fn(&Arc<Shared<K, V>>) -> Weak<dyn ReadGauges>;
 
 impl<K: Hash + Eq> WorkQueue<K> {
-    /// A queue with the defaults: first in first out, the system's clock, no metrics, and the
-    /// limiter that client-go gives controllers. That limiter slows all keys together when
-    /// many fail: see [`add_rate_limited`](Self::add_rate_limited).
+    /// A queue with the defaults: first in first out, the system's clock, no metrics, and client-go's default
+    /// limiter for controllers. That limiter slows all keys down together when many fail: see
+    /// [`add_rate_limited`](Self::add_rate_limited).
     ///
     /// ```
     /// let q = requeue::WorkQueue::<String>::new();
@@ -86,7 +84,7 @@ impl<K: Hash + Eq> WorkQueue<K> {
         Builder::new(None).queue()
     }
 
-    /// A queue built with settings.
+    /// A builder for a queue with other settings.
     ///
     /// ```
     /// use requeue::{FakeClock, Order, WorkQueue};
@@ -102,12 +100,12 @@ impl<K: Hash + Eq> WorkQueue<K> {
 }
 
 impl<K: Hash + Eq, V> WorkQueue<K, V> {
-    /// A queue whose keys carry values. Values of one key merge with `merge`,
-    /// the older first, at each trigger. It runs under the queue's lock, and so does the
-    /// drop of what it does not keep: both must be short and must not call the queue.
+    /// A builder for a queue whose keys carry values. `merge` joins the values of one key at each trigger,
+    /// the older value first. It runs under the queue's lock, and so does the drop of the value that it does
+    /// not keep: both must be short and must not call the queue.
     ///
-    /// If `merge` panics, the panic reaches whoever called, the trigger is not
-    /// accepted, and the key keeps what `merge` left of the older value.
+    /// If `merge` panics, the panic reaches the caller, the trigger is not accepted, and the key keeps what
+    /// `merge` left of the older value.
     ///
     /// ```
     /// use std::collections::BTreeSet;
@@ -149,7 +147,7 @@ impl<K, V> Builder<K, V> {
 }
 
 impl<K, V, S> Builder<K, V, S> {
-    /// The queue's name: the label of its metrics.
+    /// Sets the queue's name: the label of its metrics.
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::builder().name("pods").build()?;
@@ -161,16 +159,13 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// A constant label of the queue's metrics, beside its [`name`](Self::name): what tells
-    /// this queue from those of the same name elsewhere, as a cluster or a shard. Call it once for
-    /// each label. The sink is told of them ([`Metrics::attach_labels`]); without one they
-    /// mean nothing.
+    /// Adds a constant label to the queue's metrics, beside its [`name`](Self::name). Use it to tell queues
+    /// of the same name apart, for example by cluster or shard. Call it once for each label. The labels go to
+    /// the metrics sink ([`Metrics::attach_labels`]); without a sink they have no effect.
     ///
-    /// [`build`](Self::build) refuses a name that Prometheus does not take (it takes letters of
-    /// ASCII, digits and `_`, no digit first, no `__` first), a second label of the same name, and
-    /// `name`, `le`, `quantile`, `outcome`, `priority`, `tier` and `group`, which metrics of queues
-    /// have themselves. Values
-    /// may be anything.
+    /// [`build`](Self::build) refuses a name that Prometheus does not accept (ASCII letters, digits and `_`,
+    /// not starting with a digit or `__`), a second label of the same name, and the names that queue metrics
+    /// use: `name`, `le`, `quantile`, `outcome`, `priority`, `tier` and `group`. Values may be anything.
     ///
     /// ```
     /// # use requeue::{BuildError, WorkQueue};
@@ -185,7 +180,7 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Where all time comes from: [`SystemClock`] by default.
+    /// Sets the source of time. The default is [`SystemClock`].
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::builder().clock(requeue::FakeClock::new()).build()?;
@@ -197,18 +192,16 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Who decides when a key comes back that is added through
-    /// [`add_rate_limited`](WorkQueue::add_rate_limited) or retried.
+    /// Sets the limiter, which decides the delay of retries and of
+    /// [`add_rate_limited`](WorkQueue::add_rate_limited).
     ///
-    /// By default what client-go gives controllers: per-key exponential back-off
-    /// from 5 ms to 1,000 s, and a bucket of 10 a second with a burst of 100 for
-    /// all keys, whichever is longer
-    /// (`DefaultTypedControllerRateLimiter`).
+    /// The default is client-go's for controllers (`DefaultTypedControllerRateLimiter`): the longer of a
+    /// per-key exponential back-off from 5 ms to 1,000 s and one bucket for all keys of 10 per second with a
+    /// burst of 100.
     ///
-    /// That bucket is one for all keys: when 1,000 of them fail at once, the last comes
-    /// back after 90 s.
-    /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket)
-    /// is the same without it.
+    /// Because the bucket is shared, the last of 1,000 keys that fail at once comes back after 90 s.
+    /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket) is that
+    /// limiter without the bucket.
     ///
     /// ```
     /// use requeue::limiter::Bucket;
@@ -221,7 +214,7 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// The order of the ready line: first in first out by default.
+    /// Sets the order of the ready line. The default is first in first out.
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::builder().order(requeue::Order::Lifo).build()?;
@@ -235,7 +228,7 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// An order of one's own: `order(Order::Custom(Box::new(order)))`.
+    /// Sets an order of your own: `order(Order::Custom(Box::new(order)))`.
     ///
     /// ```
     /// use requeue::{ReadyOrder, Ticket, WorkQueue};
@@ -255,9 +248,9 @@ impl<K, V, S> Builder<K, V, S> {
         self.order(Order::Custom(Box::new(order)))
     }
 
-    /// Triggers may have a priority, any `i16`: [`Add::priority`]. Higher ones go first, and
-    /// keys of one priority in the order in which they became ready. Off by default: such a
-    /// queue pays nothing for it, and refuses a trigger with a priority.
+    /// Allows triggers to have a priority, any `i16`: [`Add::priority`]. Higher priorities go first, and keys
+    /// of one priority in the order in which they became ready. Off by default: such a queue pays nothing for
+    /// it, and refuses a trigger with a priority.
     ///
     /// * A trigger without a priority has 0.
     /// * A trigger for a key that is ready, dirty or waiting raises the key's priority, and never
@@ -268,18 +261,18 @@ impl<K, V, S> Builder<K, V, S> {
     /// * A key that is triggered while it is held takes the highest priority of those
     ///   triggers, and not that of the run that goes on.
     /// * A retry keeps the priority of the run that failed, and so does "again".
-    /// * [`Item::priority`] and [`Run::priority`](crate::Run::priority) tell it.
+    /// * [`Item::priority`] and [`Run::priority`](crate::Run::priority) return it.
     ///
-    /// By itself this can starve a key: while higher ones come as fast as they are worked off,
-    /// it is not handed out. [`max_wait`](Self::max_wait) gives such keys a share of the hand-outs.
+    /// By itself this can starve a key: it is not handed out while keys of higher priority arrive as fast as
+    /// they are worked off. [`max_wait`](Self::max_wait) gives such keys a share of the hand-outs.
     ///
-    /// A hundred levels cost no more than one: to find the highest takes a look at three
-    /// words, however many levels and keys there are.
+    /// A hundred levels cost no more than one: the highest level is found in three words, for any number of
+    /// levels and keys.
     ///
     /// # Example: as Kubernetes' controllers do it
     ///
-    /// controller-runtime gives the objects of the initial list, and those of a periodic
-    /// resync, the priority -100, so that what has just changed goes before them:
+    /// controller-runtime gives priority -100 to the objects of the initial list and of a periodic resync, so
+    /// that new changes go first:
     ///
     /// ```
     /// use requeue::{Add, WorkQueue};
@@ -305,8 +298,8 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// # Errors
     ///
-    /// With an [`order`](Self::order) other than first in first out, or an order of one's
-    /// own, [`build`](Self::build) says [`BuildError::OrderAndPriorities`].
+    /// With an [`order`](Self::order) other than first in first out, [`build`](Self::build) returns
+    /// [`BuildError::OrderAndPriorities`].
     ///
     /// [`Add::priority`]: crate::Add::priority
     /// [`Item::priority`]: crate::Item::priority
@@ -321,32 +314,30 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// * An overdue key with `m` older overdue ones is handed out within `8 * (m + 1)` further
     ///   hand-outs.
-    /// * A backlog that is older than `max_wait` does not turn the order round: of 8 hand-outs, 7
-    ///   still go to the highest priority.
-    /// * With [groups](Self::group_by) an overdue key waits for the turn of its group, so
-    ///   the bounds on turns hold as without `max_wait`. One of every 8 hand-outs goes to the priority of the
-    ///   oldest overdue key that may be served, and there to the group whose turn it is. With
-    ///   [`priorities_within_groups`](Self::priorities_within_groups), one of every 8 hand-outs of each group goes
-    ///   to the group's oldest overdue key. Without priorities the oldest key of a group goes first anyway, and
-    ///   `max_wait` changes nothing.
+    /// * A backlog older than `max_wait` does not reverse the order: of 8 hand-outs, 7 still go to the
+    ///   highest priority.
+    /// * With [groups](Self::group_by) an overdue key waits for its group's turn, so the bounds on turns
+    ///   still hold. One of every 8 hand-outs goes to the priority of the oldest overdue key that may be
+    ///   served, and within it to the group whose turn it is. With
+    ///   [`priorities_within_groups`](Self::priorities_within_groups), one of every 8 hand-outs of each group
+    ///   goes to the group's oldest overdue key. Without priorities the oldest key of a group goes first
+    ///   anyway, and `max_wait` changes nothing.
     ///
-    /// A key's age counts from when it became ready (for a timer, from its due instant, but not
-    /// from before another key that became ready until the timer was looked at). A trigger that raises the
-    /// key does not change it. The age does not count while the [queue](crate::WorkQueue::pause) or
-    /// the key's [group](crate::WorkQueue::pause_group) is paused, and begins anew when a
-    /// [pause of the key](crate::WorkQueue::pause_key) ends, because the key goes to the back of the line. A group at
-    /// its cap, or a rate without a token, does not stop it.
+    /// A key's age counts from when it became ready. For a timer that is its due instant, but no earlier than
+    /// the last key that became ready before the timer was looked at. A trigger that raises the key's
+    /// priority does not change its age. The age stands still while the [queue](crate::WorkQueue::pause) or
+    /// the key's [group](crate::WorkQueue::pause_group) is paused. It starts anew when a [pause of the
+    /// key](crate::WorkQueue::pause_key) ends, because the key goes to the back of the line. It goes on while
+    /// a group is at its cap or a rate has no token.
     ///
-    /// With zero every ready key is overdue. A time that is never reached, such as
-    /// `Duration::MAX`, is as none.
+    /// With zero, every ready key is overdue. A time that is never reached, such as `Duration::MAX`, has no
+    /// effect.
     ///
-    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant
-    /// adds of integers.
+    /// Such a queue reads its clock in every call except redundant adds of integers, like one with metrics.
     ///
     /// # Errors
     ///
-    /// Without priorities or groups [`build`](Self::build) says
-    /// [`BuildError::MaxWaitWithoutPriorities`].
+    /// Without priorities or groups, [`build`](Self::build) returns [`BuildError::MaxWaitWithoutPriorities`].
     ///
     /// ```
     /// # use requeue::{Add, FakeClock, WorkQueue};
@@ -366,14 +357,14 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// With [`max_wait`](Self::max_wait), how many hand-outs there are for each one that goes to an overdue
-    /// key: 8 by default. A smaller number works an old backlog off sooner, and keeps urgent keys waiting
-    /// longer meanwhile. Without `max_wait` it changes nothing.
+    /// Sets how many hand-outs there are for each one that goes to an overdue key, with
+    /// [`max_wait`](Self::max_wait): 8 by default. A smaller number works an old backlog off sooner, but
+    /// keeps urgent keys waiting longer meanwhile.
     ///
     /// # Errors
     ///
-    /// With less than 2, [`build`](Self::build) says [`BuildError::OverdueEvery`]: all hand-outs would go to
-    /// overdue keys.
+    /// With less than 2, [`build`](Self::build) returns [`BuildError::OverdueEvery`]: all hand-outs would go
+    /// to overdue keys.
     ///
     /// ```
     /// use requeue::WorkQueue;
@@ -388,13 +379,13 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Triggers for now are debounced that say nothing else about it: [`add`](WorkQueue::add) and
-    /// its like, and delays of zero. Off by default.
+    /// Debounces immediate triggers: [`add`](WorkQueue::add) and similar calls, and delays of zero. Off by
+    /// default. A trigger can override it.
     ///
-    /// A trigger opens a window for its key, and each further one pushes the window's end back: it
-    /// ends when no trigger has come for the debounce's `quiet`, at the latest its `max` after the
+    /// A trigger opens a window for its key, and each further trigger pushes the window's end back. The
+    /// window ends when no trigger has come for the debounce's `quiet`, and at the latest `max` after the
     /// first. Then the key becomes ready, once. With [`leading`](crate::Debounce::leading) the first trigger
-    /// runs at once, and those that come in the window that it opens give one more run.
+    /// runs at once, and those that come in its window give one more run.
     ///
     /// * A trigger for a key that is ready, or dirty, joins that run, and opens no window. One for
     ///   a held key opens a window, which may end during the run: then the key is dirty.
@@ -405,14 +396,14 @@ impl<K, V, S> Builder<K, V, S> {
     ///   ends.
     /// * In a [back-off](crate::InBackoff) a trigger that respects it joins the back-off's run; one
     ///   that does not runs when its window ends; one that resets ends the back-off at once.
-    /// * [`state`](WorkQueue::state), [`stats`](WorkQueue::stats) and snapshots tell of a key with an open window as
-    ///   waiting; so they do for the rest of the window after a leading run.
+    /// * [`state`](WorkQueue::state), [`stats`](WorkQueue::stats) and snapshots report a key with an open
+    ///   window as waiting. After a leading run they do so for the rest of its window.
     /// * [`shut_down`](WorkQueue::shut_down) and drains close windows: their keys become ready, and are not dropped. A
     ///   drain that waits for waiting keys waits until windows end.
     /// * [`cancel`](WorkQueue::cancel) takes the window away.
     ///
-    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant adds
-    /// of integers. A trigger has the last word with [`AddNow::debounce`](crate::AddNow::debounce).
+    /// Such a queue reads its clock in every call except redundant adds of integers, like one with metrics.
+    /// [`AddNow::debounce`](crate::AddNow::debounce) overrides the setting for one trigger.
     ///
     /// ```
     /// # use requeue::{Debounce, FakeClock, WorkQueue};
@@ -435,25 +426,24 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// How many keys the queue knows at most: distinct ones that are ready, waiting or held. A
-    /// trigger of another key finds the queue full then.
+    /// Sets the maximum number of keys that the queue knows: distinct keys that are ready, waiting or held. A
+    /// trigger of another key then finds the queue full.
     ///
     /// * [`add`](WorkQueue::add) and its like are refused with
     ///   [`Refused::Full`](crate::Refused::Full), and give the key back.
     /// * [`add_when_room`](WorkQueue::add_when_room) waits.
     /// * With [`drop_oldest`](Self::drop_oldest) the key that has been ready longest makes room.
     ///
-    /// A trigger of a key that is ready, waiting or held never needs room, and neither does a
-    /// retry: the key is held. What is known of a key only because it failed, because it is paused, or
-    /// because somebody still has its guard, does not count. The bound is never exceeded, whatever happens at once:
-    /// an [`add_rate_limited`](WorkQueue::add_rate_limited) takes its place before a
-    /// limiter of the user's own is asked.
+    /// A trigger of a key that is ready, waiting or held never needs room. A retry does not either: its key
+    /// is held. Keys that are known only because they failed, are paused, or still have a guard do not count.
+    /// The bound is never exceeded, even by concurrent calls: an
+    /// [`add_rate_limited`](WorkQueue::add_rate_limited) takes its place before a user's limiter is asked.
     ///
-    /// A [`restore`](WorkQueue::restore) needs room as any trigger.
+    /// A [`restore`](WorkQueue::restore) needs room like any trigger.
     ///
     /// # Errors
     ///
-    /// With zero [`build`](Self::build) says [`BuildError::BoundOfZero`].
+    /// With zero, [`build`](Self::build) returns [`BuildError::BoundOfZero`].
     ///
     /// ```
     /// # use requeue::{Refused, WorkQueue};
@@ -470,23 +460,22 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// In a queue with a [`bound`](Self::bound) that is full, the key that has been ready longest
-    /// makes room for a new one: it is [cancelled](WorkQueue::cancel), with its timer and its
-    /// value, and `on_dropped` is told, so that no key is lost silently. Its failures
-    /// stay on record. If no key is ready, the trigger is refused as without this. Priority does not
-    /// count here: the oldest goes, also if its priority is the highest. A key that is
-    /// [paused](WorkQueue::pause_key) by itself is not dropped; in a queue that is paused, or a
-    /// group that is paused, at its cap or without a token, keys are.
+    /// When the queue is at its [`bound`](Self::bound), lets a new key replace the key that has been ready
+    /// longest. That key is [cancelled](WorkQueue::cancel), with its timer and its value, and `on_dropped` is
+    /// called, so that no key is lost silently. Its failures stay on record. If no key is ready, the trigger
+    /// is refused. Priority does not count here: the oldest key goes, even with the highest priority. A key
+    /// that is itself [paused](WorkQueue::pause_key) is not dropped. Keys of a paused queue are, and those of
+    /// a group that is paused, at its cap or without a token.
     ///
-    /// `on_dropped` runs in the call that added the new key, after it, and without the lock; it may
-    /// call the queue. A panic of it is caught.
+    /// `on_dropped` runs in the call that added the new key, after the add and outside the lock; it may call
+    /// the queue. A panic of it is caught.
     ///
-    /// On such a queue redundant adds of integers take the lock too.
+    /// On such a queue redundant adds of integers take the lock.
     ///
     /// # Errors
     ///
-    /// Without a bound [`build`](Self::build) says [`BuildError::DropOldestWithoutBound`], and
-    /// with a [`custom_order`](Self::custom_order) [`BuildError::DropOldestAndOwnOrder`].
+    /// Without a bound, [`build`](Self::build) returns [`BuildError::DropOldestWithoutBound`]; with a
+    /// [`custom_order`](Self::custom_order), [`BuildError::DropOldestAndOwnOrder`].
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -507,32 +496,30 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Hands out at most `keys` keys a second, and at most `burst` of them at once. Without this
-    /// there is no limit, and nothing is paid for it.
+    /// Limits the dispatch rate to `keys` keys per second, with a burst of `burst`. The default is no limit,
+    /// which costs nothing.
     ///
-    /// It is the rate of runs, and not of triggers: a key is charged when it is handed out, so
-    /// that triggers which coalesce cost nothing, nor does a key that is cancelled. The limit
-    /// is a token bucket: it holds `burst` tokens and is full at first, and each key takes one;
-    /// in any time `t` at most `burst + keys * t` are handed out. The arithmetic is exact, as in
-    /// [`TokenBucket`](crate::limiter::TokenBucket).
+    /// This is the rate of runs, not of triggers: a key is charged when it is handed out, so triggers that
+    /// coalesce cost nothing, and neither does a cancelled key. The limit is a token bucket: it holds `burst`
+    /// tokens, starts full, and each key takes one. In any time `t` at most `burst + keys * t` keys are
+    /// handed out. The arithmetic is exact, as in [`TokenBucket`](crate::limiter::TokenBucket).
     ///
-    /// * Without a token a queue with ready keys says what an empty one says: getters wait, and
-    ///   one of them wakes up when the next token is there; [`WorkQueue::try_get`] says "empty".
-    ///   [`WorkQueue::len`] counts the ready keys, as ever.
+    /// * Without a token, a queue with ready keys behaves like an empty one: getters wait, one of them wakes
+    ///   up for the next token, and [`WorkQueue::try_get`] returns "empty". [`WorkQueue::len`] still counts
+    ///   the ready keys.
     /// * A batch gets as many keys as there are tokens.
-    /// * The order of keys is as without it.
-    /// * A token that was taken does not come back, whatever becomes of the run.
-    /// * A drain, and what is worked off after [`WorkQueue::shut_down`], keep to it too. Give a
-    ///   drain that may be in a hurry a deadline, or [lift](WorkQueue::lift_rate) the rate.
+    /// * The order of keys does not change.
+    /// * A token that was taken does not come back, however the run ends.
+    /// * A drain, and work after [`WorkQueue::shut_down`], keep to the rate too. Give a drain a deadline if
+    ///   it may be in a hurry, or [lift](WorkQueue::lift_rate) the rate.
     ///
-    /// Such a queue reads its clock in every call, as one with metrics does, but for redundant
-    /// adds of integers. [`WorkQueue::explain`] says of a ready key when the next token is there.
+    /// Such a queue reads its clock in every call except redundant adds of integers, like one with metrics.
+    /// For a ready key, [`WorkQueue::explain`] reports when the next token is there.
     ///
     /// # Errors
     ///
-    /// [`build`](Self::build) says [`BuildError::Rate`] if no key could ever be handed out (a
-    /// rate or a burst of 0, a negative rate, no number, less than a key in 580 years), or if it
-    /// is no limit (infinite).
+    /// [`build`](Self::build) returns [`BuildError::Rate`] if no key could ever be handed out (a rate or
+    /// burst of 0, a negative rate, NaN, less than one key in 580 years), or if the rate is infinite.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -554,9 +541,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// A run that starts absorbs the timer that its key had before it started,
-    /// back-offs too; timers set during the run stay. Off by default: the
-    /// timer's run comes too, as in client-go.
+    /// Lets a run that starts absorb the timer that its key had before it started, including a back-off's.
+    /// Timers set during the run stay. Off by default: the timer's run comes too, as in client-go.
     ///
     /// ```
     /// use requeue::{FakeClock, WorkQueue};
@@ -573,11 +559,11 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// What triggers do for a key that waits out a failure, and during a run that fails, where
-    /// they do not say so themselves with [`Add::in_backoff`](crate::Add::in_backoff):
-    /// [`InBackoff::Run`] by default, as in client-go.
+    /// Sets the default [`InBackoff`]: what triggers do for a key that waits out a failure, and during a run
+    /// that fails. [`InBackoff::Run`] by default, as in client-go.
+    /// [`Add::in_backoff`](crate::Add::in_backoff) overrides it for one trigger.
     ///
-    /// [`add_rate_limited`](WorkQueue::add_rate_limited) is not asked: it is what begins a
+    /// [`add_rate_limited`](WorkQueue::add_rate_limited) ignores this setting: it is the call that begins a
     /// back-off.
     ///
     /// ```
@@ -599,8 +585,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// What a guard does that is dropped before its run was ended by a call:
-    /// [`Unfinished::Done`] by default.
+    /// Sets how a run ends whose guard is dropped before a call has ended it: [`Unfinished::Done`] by
+    /// default.
     ///
     /// ```
     /// use requeue::{Unfinished, WorkQueue};
@@ -615,8 +601,8 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Where the queue's metrics go; see [`Metrics`]. Without it no timestamps
-    /// are kept and no clock is read for them.
+    /// Sets the sink of the queue's metrics; see [`Metrics`]. Without a sink no timestamps are kept, and no
+    /// clock is read for them.
     ///
     /// ```
     /// struct Nothing;
@@ -637,7 +623,7 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Another hasher, instead of [`RandomState`].
+    /// Sets the hasher. The default is [`RandomState`].
     ///
     /// ```
     /// use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -653,7 +639,7 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`BuildError`], which says what to change.
+    /// [`BuildError`] names the setting to change.
     ///
     /// ```
     /// # struct Nothing;
@@ -692,7 +678,7 @@ impl<K, V, S> Builder<K, V, S> {
 }
 
 impl<K, V> Settings<K, V> {
-    /// Refuses settings that do not go together, and writes into `config` what several of them say.
+    /// Refuses settings that exclude each other, and writes settings that several calls make into `config`.
     fn check(&mut self) -> Result<(), BuildError> {
         if self.metrics.is_some() && self.name.is_empty() {
             return Err(BuildError::NoName);

@@ -22,19 +22,18 @@ impl<K, V> Shared<K, V> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Takes everything away that asks for a run of `key`: that it is ready, dirty or waiting,
-    /// and its value. Says what that was; `None` if there was nothing to take.
+    /// Cancels everything that asks for a run of `key`: it is no longer ready, dirty or waiting, and its
+    /// value is taken. Returns what was there, or `None` if there was nothing.
     ///
-    /// A run that is on goes on, and its retry is taken as ever. The failures stay on record:
-    /// [`cancel_and_forget`](Self::cancel_and_forget) clears them too. A key that is added
-    /// again goes to the back of the line, and its next run is attempt 1.
+    /// A current run goes on, and its retry is accepted. The failures stay on record:
+    /// [`cancel_and_forget`](Self::cancel_and_forget) clears them too. A key that is added again goes to the
+    /// back of the line, and its next run is attempt 1.
     ///
-    /// An [`add`](Self::add) that returns before this call begins is cancelled with the rest;
-    /// one that begins after this call has returned gives a run. An
-    /// [`add_rate_limited`](Self::add_rate_limited) whose limiter is being asked meanwhile
-    /// comes after it.
+    /// An [`add`](Self::add) that returns before this call begins is cancelled with the rest; one that begins
+    /// after this call has returned gives a run. An [`add_rate_limited`](Self::add_rate_limited) whose
+    /// limiter is being asked meanwhile comes after it.
     ///
-    /// A drain is complete when this takes the last key. With an order of one's own see
+    /// A drain is complete when this takes the last key. For custom orders see
     /// [`ReadyOrder::leave`](crate::ReadyOrder::leave).
     ///
     /// ```
@@ -51,7 +50,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// If `Hash`, `Eq` or an order of the user's own does: then nothing has changed.
+    /// If the user's `Hash`, `Eq` or order panics. Then nothing has changed.
     pub fn cancel<Q>(&self, key: &Q) -> Option<Cancelled<V>>
     where
         K: Borrow<Q>,
@@ -61,8 +60,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.cancel(key, hash, false)
     }
 
-    /// [`cancel`](Self::cancel) and [`forget`](Self::forget) in one: the failures go too, also
-    /// where nothing else was to be taken.
+    /// [`cancel`](Self::cancel) and [`forget`](Self::forget) in one: the failures are cleared too, even if
+    /// nothing else was there.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -74,8 +73,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// As [`cancel`](Self::cancel), and if a limiter of the user's own does, which is told
-    /// before.
+    /// Like [`cancel`](Self::cancel), and if a user's limiter panics, which is told first.
     pub fn cancel_and_forget(&self, key: impl AsKey<K>) -> Option<Cancelled<V>> {
         key.with_key(|key| {
             let hash = self.hash(key);

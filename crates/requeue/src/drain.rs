@@ -1,4 +1,4 @@
-//! Shutting down and waiting until all is worked off.
+//! Drains: shutting down and waiting until all is worked off.
 
 use crate::Instant;
 use crate::blocking::block_on;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub use requeue_core::{Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
 
-/// What a drain does with waiting keys, and how long it waits.
+/// Options of a drain: what becomes of waiting keys, and how long it waits.
 ///
 /// ```
 /// use requeue::{DrainOptions, WaitingKeys};
@@ -29,14 +29,14 @@ pub use requeue_core::{Drained, ShutDown, UnfinishedKey, UnfinishedReason, Waiti
 #[must_use]
 pub struct DrainOptions {
     pub(crate) waiting: WaitingKeys,
-    /// When it gives up; never by default.
+    /// Time limit; none by default.
     pub(crate) limit: Option<Limit>,
 }
 
 impl DrainOptions {
-    /// Sets what becomes of keys that wait for their timers. By default a drain with a
-    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline) works off keys that wait out a failure until then,
-    /// and drops all other timers; without one all are dropped. Keys whose timers are dropped are
+    /// Sets what becomes of keys that wait for their timers. By default, a drain with a
+    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline) works off keys in back-off until then and
+    /// drops all other timers; a drain without one drops all timers. Keys whose timers are dropped are
     /// [unfinished](crate::WorkQueue::take_unfinished). The latest drain decides for all.
     ///
     /// ```
@@ -51,8 +51,8 @@ impl DrainOptions {
         Self { waiting, ..self }
     }
 
-    /// How long the drain waits at most, on the queue's clock, from the call that
-    /// begins it; for ever by default, and with [`Duration::MAX`]. The queue stays shut down past it.
+    /// Sets how long the drain waits at most, by the queue's clock, from the call that begins it. By default,
+    /// and with [`Duration::MAX`], it waits for ever. The queue stays shut down afterwards.
     ///
     /// ```
     /// # use requeue::*;
@@ -66,9 +66,9 @@ impl DrainOptions {
         Self { limit: Some(Limit::After(timeout)), ..self }
     }
 
-    /// Until when the drain waits at most: an instant of the queue's clock, for several
-    /// steps of a shutdown that must all be over by then. It takes the place of a
-    /// [`timeout`](Self::timeout), and the other way round. One in the past does not wait.
+    /// Sets until when the drain waits at most: an instant of the queue's clock, for several shutdown steps
+    /// with one deadline. It replaces a [`timeout`](Self::timeout), and a later `timeout` replaces it. A
+    /// deadline in the past does not wait.
     ///
     /// ```
     /// # use requeue::*;
@@ -84,15 +84,14 @@ impl DrainOptions {
     }
 }
 
-/// A drain that has begun: await it or [`wait`](Self::wait) on it for its answer.
+/// A drain that has begun. Await it, or call [`wait`](Self::wait), for its report.
 ///
-/// The queue refuses triggers from the moment this is made, waited on or not.
+/// The queue refuses triggers from the moment this is made, whether it is waited on or not.
 ///
 /// # Cancel safety
 ///
-/// Dropping this at any point takes nothing back: the queue stays shut down,
-/// and one that waits for waiting keys still shuts down when they are worked
-/// off, or at the deadline.
+/// Dropping it takes nothing back: the queue stays shut down, and a drain that waits for waiting keys still
+/// shuts down when they are worked off, or at the deadline.
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();
@@ -109,16 +108,16 @@ pub struct Drain<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
     base: DrainBase,
     deadline: Instant,
-    /// The place among those who wait for drains.
+    /// The place among the callers that wait for drains.
     place: Option<usize>,
     alarm: Option<Alarm>,
 }
 
-/// Maximum number of unfinished keys told of, or taken, in one lock hold.
+/// Maximum number of unfinished keys reported, or taken, in one lock hold.
 const LENT_AT_ONCE: usize = 256;
 
 impl<K, V> Shared<K, V> {
-    /// Begins a drain; returns where the counts stood, and its deadline.
+    /// Begins a drain. Returns the counts at its start, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
         let mut hold = self.enter_at(now);
@@ -129,15 +128,15 @@ impl<K, V> Shared<K, V> {
         (base, deadline)
     }
 
-    /// The report of a drain as of now.
+    /// The report of a drain up to now.
     pub(crate) fn drained(&self, core: &Core<K, V>, base: &DrainBase) -> Drained {
         let mut drained = core.drain_counts(base);
         drained.durable = self.journal.is_some();
         drained
     }
 
-    /// Tells the workers of this queue which keys are unfinished, each once. What a run that ends `late`, after the
-    /// answer of a drain, has left unfinished is told by that run.
+    /// Reports unfinished keys to the workers of this queue, each key once. A run that ends `late`, after a
+    /// drain's answer, reports the keys it has left itself.
     pub(crate) fn tell_unfinished(&self, late: bool) {
         let hooks: Vec<_> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
         // without a hook nothing is lent, and the list is only noted to have been told
@@ -161,7 +160,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// The keys that drains have left unfinished, which are handed out once.
+    /// The keys that drains have left unfinished. Each is returned once.
     pub(crate) fn take_unfinished(&self) -> Vec<UnfinishedKey<K, V>> {
         self.tell_unfinished(false);
         let (mut from, mut all) = (Some(0), Vec::new());
@@ -175,7 +174,7 @@ impl<K, V> Shared<K, V> {
         all
     }
 
-    /// Gives up a place among those who wait for drains; returns its waker, to be dropped.
+    /// Gives up a place among the callers that wait for drains. Returns its waker, to be dropped.
     pub(crate) fn leave_drain(&self, place: usize) -> Option<Waker> {
         let mut hold = self.lock();
         let old = hold.drains().leave(place);
@@ -191,8 +190,8 @@ impl<'q, K, V> Drain<'q, K, V> {
         Self { owner, base, deadline, place: None, alarm: None }
     }
 
-    /// The same drain with a reference to the queue of its own, to be moved into a task or
-    /// a thread. It counts from when it began.
+    /// Makes the drain own its reference to the queue, so that it can be moved into a task or a thread. Its
+    /// time still counts from when it began.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();

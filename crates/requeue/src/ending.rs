@@ -1,4 +1,4 @@
-//! How a run ends: the guard's part in it, and what follows the lock hold.
+//! The end of a run: the guard's part, and the work after the lock hold.
 
 use crate::hold::{Hold, Shared};
 use crate::journal::Journal;
@@ -15,12 +15,12 @@ use std::time::Duration;
 /// The part of an item that ends the run, whether the item is dropped or consumed.
 pub(crate) struct Guard<'q, K, V> {
     pub(crate) owner: Owner<'q, K, V>,
-    /// `None` once the run was ended, or is somebody else's to end.
+    /// `None` once the run was ended, or is left to another guard to end.
     pub(crate) run: Option<RunRef<K>>,
 }
 
-/// The run that is to be ended: with its guard, or under a guard that somebody
-/// else still reads the key through and that becomes inert.
+/// A run to be ended: with its guard, or under a guard that readers of the key still hold and that becomes
+/// inert.
 pub(crate) enum Ending<'a, K> {
     Taking(&'a mut Option<RunRef<K>>),
     Keeping(&'a RunRef<K>),
@@ -34,18 +34,18 @@ impl<K> Ending<'_, K> {
         }
     }
 
-    /// The key, while the run has not been ended.
+    /// The key, until the run has ended.
     pub(crate) fn key(&self) -> Option<&K> {
         self.run().map(RunRef::key)
     }
 
-    /// Whether the run has been ended, be it in a call that panicked after that.
+    /// Whether the run has ended, even in a call that panicked afterwards.
     pub(crate) fn has_ended<V>(&self, shared: &Shared<K, V>) -> bool {
         self.run().is_none_or(|run| shared.lock().with(|hold| hold.core.is_inert(run)))
     }
 
-    /// Ends the run with what needs no limiter to be asked. `reading` is the time
-    /// that a delay counts from. A refused end leaves the run as it was.
+    /// Ends the run in a way that asks no limiter. A delay counts from `reading`. If the end is refused, the
+    /// run is unchanged.
     fn end<V>(
         &mut self,
         shared: &Shared<K, V>,
@@ -56,7 +56,7 @@ impl<K> Ending<'_, K> {
         self.end_as(shared, how, value, reading, true)
     }
 
-    /// [`end`](Self::end), of which the journal hears if it is `told`.
+    /// Like [`end`](Self::end). The journal is told if `told`.
     fn end_as<V>(
         &mut self,
         shared: &Shared<K, V>,
@@ -102,12 +102,11 @@ impl<K> Ending<'_, K> {
         Ok(delay)
     }
 
-    /// Ends the run with a failure, and puts its payload back. With `instead`
-    /// the limiter is asked all the same, and its delay replaced. If a limiter
-    /// panics, or the retry is refused, run and payload stay.
+    /// Ends the run with a failure, and puts its payload back. With `instead` the limiter is still asked, and
+    /// its delay replaced. If a limiter panics, or the retry is refused, run and payload stay.
     ///
-    /// Notes the limiter's delay in `asked` as soon as it is known: where merge panics
-    /// after that, the run has ended all the same.
+    /// Writes the limiter's delay to `asked` as soon as it is known: if merge panics after that, the run has
+    /// still ended.
     pub(crate) fn retry<V>(
         &mut self,
         shared: &Shared<K, V>,
@@ -150,7 +149,7 @@ impl<K> Ending<'_, K> {
         }
     }
 
-    /// Ends the run without a failure; the key comes again.
+    /// Ends the run without a failure, to run again.
     pub(crate) fn again<V>(&mut self, shared: &Shared<K, V>, delay: Duration) -> Result<(), Refused> {
         let now = Some(shared.now());
         let how = How::Again(delay);
@@ -186,8 +185,7 @@ impl<K> Ending<'_, K> {
         panic.resume();
     }
 
-    /// Tells a limiter that keeps its own counts to forget the key. The run ends although it
-    /// panics.
+    /// Tells a limiter that keeps its own counts to forget the key. The run ends even if it panics.
     fn forget_own<V>(&self, shared: &Shared<K, V>) -> FirstPanic {
         let mut panic = FirstPanic::default();
         if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
@@ -196,9 +194,9 @@ impl<K> Ending<'_, K> {
         panic
     }
 
-    /// Ends a run whose retry was refused: in memory it is done, and unfinished if a drain has begun. The journal hears
-    /// that it was refused, so that an engine goes on to have the key as it was before the run, and the next process runs
-    /// it again.
+    /// Ends a run whose retry was refused. In memory it is done, and unfinished if a drain has begun. The
+    /// journal is told of the refusal, so that an engine keeps the key as it was before the run, and the next
+    /// process runs it again.
     pub(crate) fn end_refused<V>(
         &mut self,
         shared: &Shared<K, V>,
@@ -209,7 +207,7 @@ impl<K> Ending<'_, K> {
     }
 }
 
-/// Ends a run as done or as succeeded, if it was not ended. The payload stays, but where the key is unfinished.
+/// Ends a run as done or as succeeded, if it has not ended. The payload stays, unless the key is unfinished.
 #[inline(always)]
 pub(crate) fn finish<K, V>(
     shared: &Shared<K, V>,
@@ -231,8 +229,8 @@ pub(crate) fn finish<K, V>(
     finish_in_full(shared, hold, slot, succeeded, payload);
 }
 
-/// The same where more is known of the key than this run (perhaps only its group), or will be. A function of its
-/// own, so that it costs nothing in the other cases.
+/// Slow path of [`finish`]: the queue knows more of the key than this run (perhaps only its group), or will.
+/// Separate function, so that it costs nothing in the other cases.
 #[inline(never)]
 fn finish_in_full<K, V>(
     shared: &Shared<K, V>,
@@ -250,8 +248,7 @@ fn finish_in_full<K, V>(
     finish_known(shared, hold, slot, succeeded, payload);
 }
 
-/// A further function of its own, because its result is large, and would be moved through memory in the other
-/// cases too.
+/// Separate function, because its large result would be moved through memory in the other cases too.
 #[inline(never)]
 fn finish_known<K, V>(
     shared: &Shared<K, V>,
@@ -267,8 +264,9 @@ fn finish_known<K, V>(
     }
 }
 
-/// In a hold: ends a run that was not [finished at once](requeue_core::Core::finish_at_once), if there is one, as done or as succeeded,
-/// and tells the journal, if there is one. Takes the payload of a run whose retry was refused.
+/// In a lock hold: ends a run that was not [finished at once](requeue_core::Core::finish_at_once), if there
+/// is one, as done or as succeeded, and tells the journal, if there is one. Takes the payload of a run whose
+/// retry was refused.
 pub(crate) fn finish_told<K, V>(
     shared: &Shared<K, V>,
     hold: &mut Hold<'_, K, V>,
@@ -291,8 +289,7 @@ pub(crate) fn finish_told<K, V>(
     Some(ended)
 }
 
-/// What follows the end of a run outside the lock: the metrics hear of it, and
-/// what is left of it is dropped.
+/// Work after the end of a run, outside the lock: tells the metrics, and drops what is left of the run.
 #[inline]
 pub(crate) fn after_end<K, V>(shared: &Shared<K, V>, ended: Ended<K, V>) {
     shared.tell_worked(ended.worked, ended.end);
@@ -305,8 +302,7 @@ impl<K, V> Guard<'_, K, V> {
         (self.owner.shared(), Ending::Taking(&mut self.run))
     }
 
-    /// The run, to be ended although somebody else still reads the key through
-    /// this guard; `None` if it has none any more.
+    /// The run, to be ended while readers still hold the key through this guard; `None` if it has ended.
     pub(crate) fn keeping(&self) -> Option<Ending<'_, K>> {
         self.run.as_ref().map(Ending::Keeping)
     }
@@ -327,10 +323,10 @@ impl<K, V> Guard<'_, K, V> {
         self.run.as_ref().map_or(0, RunRef::priority)
     }
 
-    /// What dropping the guard does; nothing if its run was taken.
+    /// Ends the run of a guard that is dropped; nothing if its run was taken.
     ///
-    /// Users' code (merge, a limiter, a clock) may panic: the run ends all the
-    /// same, and during unwinding a second panic would abort.
+    /// User code (merge, a limiter, a clock) may panic. The run ends all the same, and during unwinding a
+    /// second panic would abort.
     #[inline(never)]
     pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
@@ -342,7 +338,7 @@ impl<K, V> Guard<'_, K, V> {
     }
 }
 
-/// Ends a run as a guard does that is dropped before its run was ended by a call.
+/// Ends a run whose guard was dropped before a call has ended it.
 #[inline]
 fn abandon<K, V>(
     shared: &Shared<K, V>,
@@ -360,7 +356,8 @@ fn abandon<K, V>(
     }
 }
 
-/// Ends a run without reading the clock or asking anybody. The journal hears of no end that users' code prevented.
+/// Ends a run without reading the clock or calling user code. The journal is not told of an end that user
+/// code prevented.
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {
@@ -370,8 +367,7 @@ fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>)
     }
 }
 
-/// For the drop of something that must end a run: calls `end`, and if that panics before the run has
-/// ended, ends it without users' code.
+/// Ends a run in a drop: calls `end`, and if that panics before the run has ended, ends it without user code.
 #[inline]
 pub(crate) fn end_in_drop<K, V>(
     shared: &Shared<K, V>,

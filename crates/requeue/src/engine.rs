@@ -1,13 +1,14 @@
-//! The seam for engines: queues that keep their keys outside of the process's memory.
+//! The interface for engines: queues that keep their keys outside of the process's memory.
 //!
-//! An engine has a queue in memory as its front: that one hands the keys out, runs timers and back-off, and is what a
-//! [`Worker`](crate::Worker) works for. The engine writes down what the front knows, so that another process can go on
-//! from there:
+//! An engine has a queue in memory in front of its store. The queue in memory hands the keys out, runs timers
+//! and back-off, and serves the [`Worker`](crate::Worker)s. The engine writes down what that queue knows, so
+//! that another process can continue from there:
 //!
-//! - It writes a trigger first, and gives it to the front when it is written: [`Front::apply`].
-//! - It is told what is known of a key at each end of a run: [`Journal::changed`]. With what was applied by then
-//!   ([`Journal::applied`]) that says all: a key is in the store as the journal had it last, and the triggers behind that.
-//! - When it opens it gives the front what it has read: [`WorkQueue::restore`].
+//! - It first writes a trigger, and then gives it to the queue in memory: [`Front::apply`].
+//! - It is told the state of a key at each end of a run: [`Journal::changed`]. With the triggers applied by
+//!   then ([`Journal::applied`]) that is complete: a key's stored state is the journal's latest, plus the
+//!   triggers after it.
+//! - When it opens, it gives the queue in memory all that it has read: [`WorkQueue::restore`].
 //!
 //! A queue without an engine has none of this, and pays nothing for it.
 
@@ -24,7 +25,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When a trigger asks for its run: what an engine has to write of it.
+/// A stored trigger: the part of a trigger that an engine writes.
 ///
 /// ```
 /// # use requeue::{Add, engine::Asked};
@@ -34,19 +35,19 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// So much later; `None` is now, and so is a delay of nothing.
+    /// The delay; `None` is now, and so is a delay of zero.
     pub delay: Option<Duration>,
     /// The priority.
     pub priority: i16,
 }
 
 impl Asked {
-    /// What of a trigger an engine can keep.
+    /// The part of a trigger that an engine can store.
     ///
     /// # Errors
     ///
-    /// What it cannot keep, in words: a delay that a limiter says, an instant of the queue's clock, a debounce, or a policy
-    /// for timers other than the earliest.
+    /// The name of an option that an engine cannot store: a limiter's delay, an instant of the queue's clock,
+    /// a debounce, or a policy for timers other than the earliest.
     ///
     /// ```
     /// # use requeue::{Add, engine::Asked};
@@ -75,12 +76,13 @@ impl Asked {
 }
 
 impl<K, V, S> Builder<K, V, S> {
-    /// The queue is the front of an engine, which writes down what is known of its keys.
+    /// Makes the queue the front of an engine, which writes down what is known of its keys.
     ///
-    /// It is told of each end of a run, and of what is cancelled or forgotten. Of a run whose retry was refused because the
-    /// queue is shut down, or whose guard was dropped where users' code panics, it is told that it has no end
-    /// ([`Journal::refused`]): the store goes on to have the key as it was before that run, and the next process runs it
-    /// again. It is not told of waiting keys that a shutdown drops. Such a queue has no bound.
+    /// The journal is told of each end of a run, and of cancelled and forgotten keys. It is told that a run
+    /// has no end ([`Journal::refused`]) if its retry was refused because the queue is shut down, or if its
+    /// guard was dropped while user code panics: the store then keeps the key as it was before that run, and
+    /// the next process runs it again. It is not told of waiting keys that a shutdown drops. Such a queue has
+    /// no bound.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -114,7 +116,7 @@ impl<K, V> Front<K, V> {
         self.shared.clock.clone()
     }
 
-    /// Why the queue would refuse any trigger with this priority now.
+    /// The reason why the queue would refuse any trigger with this priority now.
     ///
     /// ```
     /// # use requeue::{Refused, Source, WorkQueue};
@@ -129,12 +131,12 @@ impl<K, V> Front<K, V> {
         self.shared.lock().with(|hold| hold.core.shutting_down()).then_some(Refused::ShutDown)
     }
 
-    /// Adds the key if that changes nothing that an engine has to write: it is in line, or runs again after its run, and has
-    /// no lower priority than 0. False if it was not added.
+    /// Adds the key if that changes nothing that an engine has to write: the key is in line, or runs again
+    /// after its run, and its priority is at least 0. Returns false if it was not added.
     ///
     /// # Panics
     ///
-    /// As for [`add`](WorkQueue::add).
+    /// Like [`add`](WorkQueue::add).
     ///
     /// ```
     /// # use requeue::{Source, WorkQueue};
@@ -160,7 +162,7 @@ impl<K, V> Front<K, V> {
         })
     }
 
-    /// How many keys are missing in line for those who wait for one.
+    /// Number of keys that waiting callers lack.
     ///
     /// ```
     /// # use requeue::{Source, WorkQueue};
@@ -172,10 +174,11 @@ impl<K, V> Front<K, V> {
         self.shared.with_waiters(|waiters, servable, _, _| waiters.hungry().saturating_sub(servable))
     }
 
-    /// Tells the runs of all workers of this queue to end: [`Run::cancelled`](crate::Run::cancelled) is true from then on,
-    /// and async handlers are dropped. Such a run has failed. Runs that begin later are not concerned.
+    /// Tells the current runs of all workers of this queue to end: [`Run::cancelled`](crate::Run::cancelled)
+    /// is true from then on, and async handlers are dropped. Such a run has failed. Later runs are not
+    /// affected.
     ///
-    /// For an engine whose runs were given to others.
+    /// For an engine whose runs were given to another process.
     ///
     /// ```
     /// # use requeue::{Source, WorkQueue, Worker};
@@ -195,8 +198,8 @@ impl<K, V> Front<K, V> {
         self.shared.cancel_runs();
     }
 
-    /// Tells the queue's metrics where the engine's figures are read, as long as somebody has the `engine`. False if the queue
-    /// has no metrics: then nobody reads them.
+    /// Tells the queue's metrics where to read the engine's figures, as long as the `engine` lives. Returns
+    /// false if the queue has no metrics.
     ///
     /// ```
     /// # use requeue::{EngineGauges, ReadEngine, Source, WorkQueue};
@@ -213,15 +216,15 @@ impl<K, V> Front<K, V> {
         self.shared.metrics.is_some()
     }
 
-    /// Gives the queue a trigger that was written: of what [`Asked`] says.
+    /// Gives the queue a trigger that has been written.
     ///
     /// # Errors
     ///
-    /// As for [`add_with`](WorkQueue::add_with).
+    /// Like [`add_with`](WorkQueue::add_with).
     ///
     /// # Panics
     ///
-    /// As for [`add_with`](WorkQueue::add_with).
+    /// Like [`add_with`](WorkQueue::add_with).
     ///
     /// ```
     /// # use requeue::{Add, Added, Source, WorkQueue, engine::Asked};

@@ -1,10 +1,10 @@
-//! What can be refused, and what comes back with it.
+//! Errors of the public calls, with the key and value that come back.
 
 use std::fmt;
 
 pub use requeue_core::{Added, NotHeld, Refused};
 
-/// A refused trigger: nothing has changed, and key and value come back.
+/// A refused trigger, with its key and value. Nothing has changed.
 ///
 /// ```
 /// # use requeue::{WorkQueue, Refused};
@@ -32,7 +32,7 @@ impl<K, V> fmt::Display for AddError<K, V> {
 
 impl<K, V> std::error::Error for AddError<K, V> {}
 
-/// What a trigger returns: what became of it, or the refused key.
+/// Result of a trigger: its effect, or the refused key.
 ///
 /// ```
 /// # use requeue::{AddResult, Added, WorkQueue};
@@ -44,7 +44,7 @@ impl<K, V> std::error::Error for AddError<K, V> {}
 /// ```
 pub type AddResult<K, V = ()> = Result<Added, AddError<K, V>>;
 
-/// Why [`try_get`](crate::WorkQueue::try_get) has no key.
+/// Error of [`try_get`](crate::WorkQueue::try_get).
 ///
 /// ```
 /// # use requeue::{TryGetError, WorkQueue};
@@ -66,7 +66,7 @@ messages!(TryGetError {
     ShutDown => "the queue is shut down and worked off",
 });
 
-/// Why [`get().timeout(d)`](crate::Get::timeout) has no key.
+/// Error of [`get().timeout(d)`](crate::Get::timeout).
 ///
 /// ```
 /// # use requeue::{GetError, WorkQueue};
@@ -89,7 +89,7 @@ messages!(GetError {
     ShutDown => "the queue is shut down and worked off",
 });
 
-/// Why a queue cannot be built.
+/// Error of [`Builder::build`](crate::Builder::build).
 ///
 /// ```
 /// # struct Nothing;
@@ -100,44 +100,42 @@ messages!(GetError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Metrics were asked for, and the queue's name is empty.
+    /// Metrics need a name, and the queue's is empty.
     NoName,
-    /// Priorities were asked for, and another order too.
+    /// Priorities exclude another order.
     OrderAndPriorities,
-    /// A longest wait was asked for, and neither priorities nor groups: without them no key is
-    /// passed over.
+    /// A maximum wait needs priorities or groups: without them no key is passed over.
     MaxWaitWithoutPriorities,
-    /// All hand-outs were to go to overdue keys.
+    /// With less than 2, all hand-outs would go to overdue keys.
     OverdueEvery {
-        /// The number that was asked for.
+        /// The number given.
         asked: u32,
     },
-    /// A bound of no keys: no trigger would ever be taken.
+    /// A bound of 0 keys accepts no trigger.
     BoundOfZero,
-    /// Keys were to be dropped for room, and there is no bound.
+    /// Dropping the oldest key needs a bound.
     DropOldestWithoutBound,
-    /// Keys were to be dropped for room, and the order is one of the user's own.
+    /// Dropping the oldest key excludes a custom order.
     DropOldestAndOwnOrder,
-    /// A bound was asked for, and the queue is an engine's front.
+    /// An engine's front cannot have a bound.
     EngineAndBound,
-    /// Groups that take turns were asked for, and another order too.
+    /// Groups exclude another order.
     OrderAndGroups,
-    /// Priorities were to count within groups, and there are no groups, or no priorities.
+    /// Priorities within groups need both priorities and groups.
     NothingWithinGroups,
-    /// No key of a group may be held.
+    /// A group with a cap of 0 would never run a key.
     GroupCapZero,
-    /// Such a dispatch rate would hand no key out, or is no limit.
+    /// The dispatch rate would hand out no key, or is infinite.
     Rate {
-        /// What was asked for.
+        /// The rate given.
         asked: String,
     },
-    /// Prometheus takes no label of this name.
+    /// Prometheus does not accept this label name.
     LabelName {
         /// The name.
         name: String,
     },
-    /// A label of this name is there already: it was given twice, or the metrics of queues
-    /// have it themselves.
+    /// The label was given twice, or the queue's own metrics use the name.
     LabelTaken {
         /// The name.
         name: String,

@@ -1,11 +1,11 @@
-//! What the queue knows of a key, in words.
+//! [`Explanation`]: the state of one key, in words.
 
 use crate::{Ahead, InBackoff, Instant, KeyState, Paused};
 use std::fmt;
 use std::time::Duration;
 
-/// Why a key is running, or is not: what [`WorkQueue::explain`] says. It is for people,
-/// as text; the fields are for programs.
+/// The reason why a key is running or not: returned by [`WorkQueue::explain`]. Its text is for people, its
+/// fields are for programs.
 ///
 /// ```
 /// use requeue::{FakeClock, WorkQueue};
@@ -29,27 +29,27 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What the queue knows of the key; `None` if it does not know it.
+    /// State of the key; `None` if the queue does not know it.
     pub state: Option<KeyState>,
-    /// When it was asked, on the queue's clock.
+    /// Instant of the answer, on the queue's clock.
     pub at: Instant,
-    /// The number of the worker that has the key, if one of a [`Worker`](crate::Worker) has it: see
+    /// Number of the worker that has the key, if one of a [`Worker`](crate::Worker) has it: see
     /// [`Run::worker`](crate::Run::worker).
     pub worker: Option<usize>,
-    /// How many keys go before it; `None` if it does not stand in line, if groups take turns, or if
-    /// the line has an order of one's own.
+    /// Number of keys before it; `None` if it is not in line, if groups take turns, or if the order is a
+    /// custom one.
     pub ahead: Option<Ahead>,
-    /// When the queue's rate lets the next key go, if keys wait for that.
+    /// Instant of the next token, if keys wait for the queue's rate.
     pub next_token: Option<Instant>,
-    /// So many triggers wait for room on a queue with a bound. None of them is accepted yet, so one
-    /// of this key may be among them.
+    /// Number of triggers waiting for room on a queue with a bound. None of them is accepted yet, and one of
+    /// this key may be among them.
     pub waiting_for_room: usize,
-    /// The queue takes no more triggers.
+    /// Whether the queue is shutting down and refuses triggers.
     pub shutting_down: bool,
 }
 
 impl Explanation {
-    /// How long it is until the key's timer is due, if it has one.
+    /// Time until the key's timer is due, if it has one.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -64,8 +64,8 @@ impl Explanation {
         self.state?.waiting_until.map(|due| due.saturating_since(self.at))
     }
 
-    /// For how long a worker has had the key, if one has it and the queue keeps
-    /// timestamps (it does with metrics).
+    /// How long a worker has had the key, if one has it and the queue keeps timestamps (a queue with metrics
+    /// does).
     ///
     /// ```
     /// let q = requeue::WorkQueue::new();
@@ -187,8 +187,7 @@ impl Explanation {
     }
 }
 
-/// A duration as people say it, cut to what they want to know: three digits at most
-/// below a minute, two units above.
+/// A duration in everyday form: at most three digits below a minute, two units above.
 struct Spoken(Duration);
 
 impl fmt::Display for Spoken {

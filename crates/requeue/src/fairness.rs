@@ -1,17 +1,17 @@
-//! What a builder knows of groups that take turns (rule B3); see `groups.rs`.
+//! A builder's settings for groups that take turns (rule B3); see `groups.rs`.
 
 use crate::limiter::dispatch;
 use crate::{BuildError, RandomState};
 use requeue_core::{GroupRules, Groups, MaxWait, Order};
 use std::hash::Hash;
 
-/// What a builder knows of groups.
+/// A builder's settings for groups.
 pub(crate) struct Fairness<K> {
     groups: Groups<K>,
     pub(crate) within: bool,
-    /// A cap was 0.
+    /// A cap of 0 was given.
     no_room: bool,
-    /// A rate that is none.
+    /// An invalid rate was given.
     no_rate: Option<(f64, u32)>,
 }
 
@@ -22,7 +22,7 @@ impl<K> Default for Fairness<K> {
 }
 
 impl<K> Fairness<K> {
-    /// Divides the groups that there are once more.
+    /// Divides the existing groups once more.
     pub(crate) fn then_by<G>(&mut self, group: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>)
     where
         G: Hash + Eq + Send + Sync + 'static,
@@ -34,8 +34,7 @@ impl<K> Fairness<K> {
         self.groups.then_by(group, rules.exact_rate(exact), RandomState::new());
     }
 
-    /// The order of a queue with groups, if there are groups; `other` is the one that was asked
-    /// for beside them.
+    /// The order of a queue with groups, if there are groups; `other` is the order given beside them.
     pub(crate) fn take_order(
         &mut self,
         other: &Order<K>,

@@ -17,23 +17,20 @@ use std::time::Duration;
 
 /// Waits for a key: await it, or call [`wait`](Self::wait) on it.
 ///
-/// Made by [`WorkQueue::get`](crate::WorkQueue::get) and
-/// [`Item::next`]. It gives `None` once the queue is shut down and
-/// neither a ready nor a dirty key is left.
+/// Made by [`WorkQueue::get`](crate::WorkQueue::get) and [`Item::next`]. Returns `None` once the queue is
+/// shut down and no ready or dirty key is left.
 ///
-/// It does not end when all producers are gone, as long as a
-/// [`WorkQueue`](crate::WorkQueue) is there, be it the one that it was made from: shut the
-/// queue down, or get through a [`Getter`](crate::Getter).
+/// It does not end when all producers are gone, as long as a [`WorkQueue`](crate::WorkQueue) lives, even the
+/// one it was made from. Shut the queue down, or use a [`Getter`](crate::Getter).
 ///
-/// Poll it or drop it. One that has been woken and is kept without being polled delays
-/// the others that wait for that key by 4 to 8 ms: after that the next of them is woken.
-/// In a `select!` loop that works between two polls, make it anew each time around.
+/// Poll it or drop it. A woken future that is kept without being polled delays the other waiters for its key
+/// by 4 to 8 ms; then the next of them is woken. In a `select!` loop that works between two polls, make a new
+/// one each time around.
 ///
 /// # Cancel safety
 ///
-/// A key is taken only in the poll that returns it. Dropping this at any point
-/// loses no key and no wake-up. Polled again after it gave an answer, it waits
-/// for the next key.
+/// A key is taken only in the poll that returns it. Dropping the future at any point loses no key and no
+/// wake-up. If it is polled again after an answer, it waits for the next key.
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();
@@ -48,10 +45,10 @@ pub struct Get<'q, K, V = ()> {
     ask: One<K>,
 }
 
-/// Asks for one key. Its methods are `inline(always)`: what they pass to each other is large, and goes
-/// through memory otherwise (`Item::next` took 60 instructions more).
+/// Asks for one key. Its methods are `inline(always)`: their arguments are large and would otherwise go
+/// through memory (`Item::next` took 60 instructions more).
 struct One<K> {
-    /// A run that is to be ended before the key is taken.
+    /// A run to be ended before the key is taken.
     ending: Option<RunRef<K>>,
 }
 
@@ -126,7 +123,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
     }
 }
 
-/// What is left of the run that was ended: mostly the key alone, and what is rare stands apart.
+/// Remains of the run that was ended: mostly the key alone; rare parts are boxed.
 struct Left<K, V> {
     key: Option<K>,
     worked: Option<Duration>,
@@ -141,8 +138,8 @@ impl<K, V> Default for Left<K, V> {
 }
 
 impl<K, V> Hold<'_, K, V> {
-    /// Ends the hold in which a key was taken, and a run ended that took so long. The guard is made after it, so that it is made
-    /// where the caller wants it: nothing in here unwinds, or the key would be held for ever.
+    /// Ends the hold in which a key was taken, and a run ended that took this long. The guard is made after
+    /// it, in the caller's place: nothing in here unwinds, or the key would be held for ever.
     #[inline(always)]
     fn close_with(self, taken: &Handout<K, V>, worked: Option<Duration>, waker: Option<Waker>) {
         self.close_telling(|shared| {
@@ -155,7 +152,7 @@ impl<K, V> Hold<'_, K, V> {
     }
 }
 
-/// What [`WorkQueue::get_blocking`](crate::WorkQueue::get_blocking) does.
+/// [`WorkQueue::get_blocking`](crate::WorkQueue::get_blocking).
 #[inline]
 pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, K, V>> {
     let mut reading = None;
@@ -186,8 +183,8 @@ pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>
 }
 
 impl<'q, K, V> Item<'q, K, V> {
-    /// Ends the run and waits for the next key, in one lock hold: at the first
-    /// poll, or when the returned future is dropped.
+    /// Ends the run and waits for the next key in one lock hold: at the first poll, or when the returned
+    /// future is dropped.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -216,7 +213,7 @@ impl<'q, K, V> Get<'q, K, V> {
         Self { waiting: Waiting::new(owner), ask: One { ending } }
     }
 
-    /// One look at the queue: a key, the end, or how long to sleep.
+    /// Looks at the queue once: a key, the end, or how long to sleep.
     pub(crate) fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Option<Item<'q, K, V>>> {
         match self.waiting.look(&mut self.ask, waker, None, Sleeper::Thread) {
             Step::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
@@ -248,7 +245,7 @@ impl<'q, K, V> Get<'q, K, V> {
         self.waiting.wait(&mut self.ask)
     }
 
-    /// [`wait`](Self::wait) for whoever has begun to look, in a hold that goes on.
+    /// Like [`wait`](Self::wait), continuing a look in a lock hold that has begun.
     #[inline(never)]
     pub(crate) fn wait_in(
         mut self,
@@ -258,9 +255,9 @@ impl<'q, K, V> Get<'q, K, V> {
         self.waiting.wait_in(&mut self.ask, hold, reading)
     }
 
-    /// The same wait with a reference to the queue of its own, to be moved into a task or
-    /// kept in a struct. It is no handle: it does not keep the queue open. One that was
-    /// polled already goes to the back of those who wait.
+    /// Makes the wait own its reference to the queue, so that it can be moved into a task or kept in a
+    /// struct. It is no handle: it does not keep the queue open. A wait that was already polled goes to the
+    /// back of the waiters.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -276,8 +273,8 @@ impl<'q, K, V> Get<'q, K, V> {
         Get::new(self.waiting.owner().into_owned(), self.ask.ending.take())
     }
 
-    /// The same, but it gives up when `timeout` has passed since the first poll, on the
-    /// queue's clock. [`Duration::ZERO`] does not wait.
+    /// Gives up when `timeout` has passed since the first poll, by the queue's clock. [`Duration::ZERO`] does
+    /// not wait.
     ///
     /// ```
     /// # use requeue::{GetError, WorkQueue};
@@ -291,8 +288,7 @@ impl<'q, K, V> Get<'q, K, V> {
         GetTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
     }
 
-    /// The same with a deadline on the queue's clock. One in the past does not
-    /// wait.
+    /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
     ///
     /// ```
     /// # use requeue::{Clock, FakeClock, GetError, WorkQueue};
@@ -330,11 +326,11 @@ debug!([K, V] Get<'_, K, V>, |get| { waiting: get.waiting.is_entered(), .. });
 
 /// [`Get`] with a deadline: await it, or call [`wait`](Self::wait) on it.
 ///
-/// It gives a key, else says that the queue is shut down, else that the time is up.
+/// Returns a key if there is one; otherwise an error: the queue is shut down, or the time is up.
 ///
 /// # Cancel safety
 ///
-/// As [`Get`]'s.
+/// Like [`Get`]'s.
 ///
 /// ```
 /// # use requeue::GetError;
@@ -353,7 +349,7 @@ pub struct GetTimeout<'q, K, V = ()> {
 }
 
 impl<'q, K, V> GetTimeout<'q, K, V> {
-    /// As [`Get::into_owned`].
+    /// Makes the wait own its reference to the queue: see [`Get::into_owned`].
     ///
     /// ```
     /// # use requeue::{GetError, WorkQueue};

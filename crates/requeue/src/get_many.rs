@@ -16,25 +16,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Memory for at most this number of keys is made before it is known how many there are.
+/// Maximum number of keys to allocate for before it is known how many there are.
 const AT_ONCE: usize = 256;
 
 /// Waits for keys, several at once: await it, or call [`wait`](Self::wait) on it.
 ///
-/// Made by [`WorkQueue::get_many`](crate::WorkQueue::get_many) and
-/// [`Items::next`]. It waits until a key is ready, not until there are as many as
-/// were asked for, and gives all that are ready then, up to that number. It gives
-/// `None` once the queue is shut down and neither a ready nor a dirty key is left.
+/// Made by [`WorkQueue::get_many`](crate::WorkQueue::get_many) and [`Items::next`]. It waits until one key is
+/// ready, and then returns all that are ready, up to the number asked for. Returns `None` once the queue is
+/// shut down and no ready or dirty key is left.
 ///
-/// Asked for no key it does not wait, and gives no items, or `None`.
+/// If asked for 0 keys, it does not wait, and returns no items or `None`.
 ///
-/// Poll it or drop it, as a [`Get`](crate::Get).
+/// Poll it or drop it, like a [`Get`](crate::Get).
 ///
 /// # Cancel safety
 ///
-/// Keys are taken only in the poll that returns them. Dropping this at any point
-/// loses no key and no wake-up. Polled again after it gave an answer, it waits
-/// for the next keys.
+/// Keys are taken only in the poll that returns them. Dropping the future at any point loses no key and no
+/// wake-up. If it is polled again after an answer, it waits for the next keys.
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();
@@ -52,17 +50,17 @@ pub struct GetMany<'q, K, V = ()> {
 /// Asks for several keys.
 struct Several<'q, K, V> {
     most: usize,
-    /// Runs that are to be ended before keys are taken, with nothing of users' in
-    /// them but the keys, and all of this queue; then empty, and room for keys.
+    /// The runs to be ended before keys are taken, all of this queue and with no user data but the keys;
+    /// afterwards empty, and room for keys.
     items: Vec<Item<'q, K, V>>,
     /// Room was made in this look for as many keys as were ready.
     asked: bool,
 }
 
-/// What a batch leaves after its hold.
+/// Remains of a batch after its hold.
 struct Left<K, V> {
     ended: Vec<Ended<K, V>>,
-    /// How long the keys that were taken have waited, for the metrics.
+    /// How long each taken key has waited, for the metrics.
     waited: Vec<Duration>,
 }
 
@@ -187,11 +185,10 @@ pub(crate) fn try_get_many<K, V>(
 }
 
 impl<'q, K, V> Items<'q, K, V> {
-    /// Ends all runs and waits for the next keys, at most `most`, in one lock
-    /// hold: at the first poll, or when the returned future is dropped.
+    /// Ends all runs and waits for the next keys, at most `most`, in one lock hold: at the first poll, or
+    /// when the returned future is dropped.
     ///
-    /// The memory of these items serves the next, so that a loop of it allocates
-    /// only once.
+    /// The memory of these items is reused for the next, so a loop allocates only once.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -245,8 +242,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
         self.waiting.wait(&mut self.ask)
     }
 
-    /// The same wait with a reference to the queue of its own: as
-    /// [`Get::into_owned`](crate::Get::into_owned).
+    /// Makes the wait own its reference to the queue: see [`Get::into_owned`](crate::Get::into_owned).
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -262,8 +258,8 @@ impl<'q, K, V> GetMany<'q, K, V> {
         GetMany::new(self.waiting.owner().into_owned(), self.ask.most, ending)
     }
 
-    /// The same with a deadline: `timeout` after the first poll, on the queue's
-    /// clock. [`Duration::ZERO`] does not wait.
+    /// Gives up when `timeout` has passed since the first poll, by the queue's clock. [`Duration::ZERO`] does
+    /// not wait.
     ///
     /// ```
     /// # use requeue::{GetError, WorkQueue};
@@ -276,8 +272,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
         GetManyTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
     }
 
-    /// The same with a deadline on the queue's clock. One in the past does not
-    /// wait.
+    /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
     ///
     /// ```
     /// # use requeue::{Clock, FakeClock, GetError, WorkQueue};
@@ -315,11 +310,11 @@ debug!([K, V] GetMany<'_, K, V>, |many| { most: many.ask.most, waiting: many.wai
 
 /// [`GetMany`] with a deadline: await it, or call [`wait`](Self::wait) on it.
 ///
-/// It gives keys, else says that the queue is shut down, else that the time is up.
+/// Returns keys if there are any; otherwise an error: the queue is shut down, or the time is up.
 ///
 /// # Cancel safety
 ///
-/// As [`GetMany`]'s.
+/// Like [`GetMany`]'s.
 ///
 /// ```
 /// # use requeue::GetError;
@@ -338,7 +333,7 @@ pub struct GetManyTimeout<'q, K, V = ()> {
 }
 
 impl<'q, K, V> GetManyTimeout<'q, K, V> {
-    /// As [`Get::into_owned`](crate::Get::into_owned).
+    /// Makes the wait own its reference to the queue: see [`Get::into_owned`](crate::Get::into_owned).
     ///
     /// ```
     /// # use requeue::{GetError, WorkQueue};

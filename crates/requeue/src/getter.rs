@@ -1,4 +1,4 @@
-//! A handle that only gets.
+//! [`Getter`]: a handle that only gets.
 
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
@@ -13,9 +13,8 @@ use std::sync::Arc;
 
 /// A handle that only gets: [`WorkQueue::getter`](crate::WorkQueue::getter).
 ///
-/// It does not keep the queue open. A worker that has one instead of a
-/// [`WorkQueue`](crate::WorkQueue) ends when the producers have dropped theirs and all is
-/// worked off. Its calls are those of the queue.
+/// It does not keep the queue open. A worker that has a getter instead of a [`WorkQueue`](crate::WorkQueue)
+/// ends when the producers have dropped theirs and all is worked off. Its calls are those of the queue.
 ///
 /// ```
 /// use requeue::{Getter, WorkQueue};
@@ -42,8 +41,8 @@ impl<K, V> Getter<K, V> {
         Self { shared }
     }
 
-    /// [`WorkQueue::get`](crate::WorkQueue::get). While keys are ready it is ready at once, and
-    /// gives other tasks no turn: see there.
+    /// [`WorkQueue::get`](crate::WorkQueue::get). While keys are ready it is ready at once, and does not
+    /// yield to other tasks: see there.
     ///
     /// # Cancel safety
     ///
@@ -76,7 +75,7 @@ impl<K, V> Getter<K, V> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get`](crate::WorkQueue::try_get).
     ///
     /// ```
     /// # use requeue::{TryGetError, WorkQueue};
@@ -110,11 +109,11 @@ impl<K, V> Getter<K, V> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get_many`](crate::WorkQueue::try_get_many).
     ///
     /// # Panics
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get_many`](crate::WorkQueue::try_get_many).
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();

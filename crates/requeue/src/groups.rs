@@ -1,55 +1,54 @@
-//! Groups that take turns (rule B3), as a queue is built with them.
+//! The builder's methods for groups that take turns (rule B3).
 
 use crate::Builder;
 use requeue_core::GroupRules;
 use std::hash::Hash;
 
 impl<K, V, S> Builder<K, V, S> {
-    /// Keys belong to groups, and groups take turns: a tenant with a million ready keys does not
-    /// keep the others waiting. `group` tells the group of a key. Off by default: such a queue
-    /// pays nothing for it.
+    /// Divides keys into groups that take turns: a tenant with a million ready keys does not keep the others
+    /// waiting. `group` returns the group of a key. Off by default: such a queue pays nothing for it.
     ///
-    /// * Each group that has a ready key gets one key handed out in a turn, or as many as its
-    ///   weight says ([`group_by_with`](Self::group_by_with)), and goes behind the others.
-    ///   Within a group keys go in the order in which they became ready.
-    /// * **While a group waits, each other group `h` gets at most `w(h)` keys handed out**, its
-    ///   weight: so many in all, however many keys come and whatever other groups come and go.
+    /// * In its turn, a group with ready keys gets one key handed out, or as many as its weight says
+    ///   ([`group_by_with`](Self::group_by_with)), and goes behind the others. Within a group, keys go in the
+    ///   order in which they became ready.
+    /// * **While a group waits, each other group `h` gets at most `w(h)` keys handed out**, its weight,
+    ///   however many keys come and whatever other groups come and go.
     /// * **Of two groups that always have ready keys, the numbers of keys handed out, each divided
     ///   by the group's weight, never differ by more than 2** since any moment.
-    /// * A group that has no ready key loses what is left of its turn. It costs nothing then, and
-    ///   is forgotten with its last key, unless it is [paused](crate::WorkQueue::pause_group) or
-    ///   its [bucket](crate::GroupRules::rate) is not full.
+    /// * A group without a ready key loses the rest of its turn. It then costs nothing, and is forgotten with
+    ///   its last key, unless it is [paused](crate::WorkQueue::pause_group) or its
+    ///   [bucket](crate::GroupRules::rate) is not full.
     /// * With [priorities](Self::priorities) the highest priority goes first, and groups take
     ///   turns within each priority; or the other way round:
     ///   [`priorities_within_groups`](Self::priorities_within_groups). The two bounds hold
     ///   for groups at the same priority.
-    /// * With [`max_wait`](Self::max_wait) an overdue key waits for the turn of its group, so both
-    ///   bounds hold all the same.
-    /// * A call for several keys at once ([`get_many`](crate::WorkQueue::get_many)) gets what as many
-    ///   calls for one would get.
+    /// * With [`max_wait`](Self::max_wait) an overdue key waits for its group's turn, so both bounds still
+    ///   hold.
+    /// * A call for several keys ([`get_many`](crate::WorkQueue::get_many)) gets the keys that as many single
+    ///   calls would get.
     ///
-    /// To add a key and to get one costs the same whatever the number of groups and keys.
+    /// Adding and getting a key cost the same for any number of groups and keys.
     ///
     /// # Groups within groups
     ///
-    /// Each further call divides the groups that there are so far: tenants take turns, and in a
-    /// tenant's turn its namespaces do. Both bounds then hold for tenants among each other and
-    /// for the namespaces of a tenant among each other.
+    /// Each further call divides the existing groups: tenants take turns, and in a tenant's turn its
+    /// namespaces do. Both bounds then hold for tenants among each other, and for the namespaces of a tenant
+    /// among each other.
     ///
     /// # Users' code
     ///
-    /// `group` runs under the queue's lock, once for each key that becomes known (and again when the
-    /// key comes back later), and so do `Hash`, `Eq` and the drop of what it returns. They must
-    /// be short and must not call the queue. If `group` panics, the panic reaches whoever
-    /// called, and the trigger is not accepted. A key must always tell the same group.
+    /// `group` runs under the queue's lock, once for each key that becomes known (and again when the key
+    /// comes back later); so do `Hash`, `Eq` and the drop of its result. They must be short and must not call
+    /// the queue. If `group` panics, the panic reaches the caller, and the trigger is not accepted. A key
+    /// must always have the same group.
     ///
-    /// A queue that knows more than 16,384 keys asks `group` while it waits for the memory that says
-    /// whether the key is known, if the key before was new: so it may also ask for one that is known.
+    /// In a queue with more than 16,384 keys, `group` may also be asked for a key that is already known: it
+    /// runs while the memory that says whether the key is known is being loaded.
     ///
     /// # Errors
     ///
-    /// With an [`order`](Self::order) other than first in first out, or an order of one's
-    /// own, [`build`](Self::build) says [`BuildError::OrderAndGroups`](crate::BuildError::OrderAndGroups).
+    /// With an [`order`](Self::order) other than first in first out, [`build`](Self::build) returns
+    /// [`BuildError::OrderAndGroups`](crate::BuildError::OrderAndGroups).
     ///
     /// ```
     /// use requeue::WorkQueue;
@@ -69,18 +68,17 @@ impl<K, V, S> Builder<K, V, S> {
         self.group_by_with(group, GroupRules::new())
     }
 
-    /// [`group_by`](Self::group_by) with weights, and with a cap on how many keys of a group may be
+    /// Like [`group_by`](Self::group_by), with weights, and with a cap on how many keys of a group may be
     /// held at the same time.
     ///
-    /// The ready keys of a group that is at its cap stay ready (they count in
-    /// [`len`](crate::WorkQueue::len)) and are not handed out: a `get` takes a key of another
-    /// group, or waits until one of the runs has ended. The group then comes behind those that
-    /// wait. Caps hold while the queue is drained, too.
+    /// The ready keys of a group at its cap stay ready (they count in [`len`](crate::WorkQueue::len)) and are
+    /// not handed out: a `get` takes a key of another group, or waits until one of the runs has ended. The
+    /// group then goes behind those that wait. Caps also hold while the queue is drained.
     ///
     /// # Errors
     ///
-    /// As [`group_by`](Self::group_by), and for a [`cap`](GroupRules::cap) of 0
-    /// [`BuildError::GroupCapZero`](crate::BuildError::GroupCapZero).
+    /// Like [`group_by`](Self::group_by), and [`BuildError::GroupCapZero`](crate::BuildError::GroupCapZero)
+    /// for a [`cap`](GroupRules::cap) of 0.
     ///
     /// ```
     /// use requeue::{GroupRules, WorkQueue};
@@ -104,14 +102,14 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// On a queue with [priorities](Self::priorities) and [groups](Self::group_by), priorities count
-    /// within a group: groups take turns whatever the priorities of their keys, and in its turn
-    /// a group has its key of the highest priority handed out. By default it is the other way
-    /// round: a key of a higher priority goes before those of all groups.
+    /// Lets priorities count only within a group, on a queue with [priorities](Self::priorities) and
+    /// [groups](Self::group_by): groups take turns whatever the priorities of their keys, and in its turn a
+    /// group has its key of the highest priority handed out. By default it is the other way round: a key of a
+    /// higher priority goes before those of all groups.
     ///
     /// # Errors
     ///
-    /// Without priorities or without groups [`build`](Self::build) says
+    /// Without priorities or without groups, [`build`](Self::build) returns
     /// [`BuildError::NothingWithinGroups`](crate::BuildError::NothingWithinGroups).
     ///
     /// ```

@@ -2,12 +2,10 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-/// The default hasher: fast, and seeded anew in each process, so that whoever
-/// chooses keys cannot prepare a set of them that all collide.
+/// The default hasher: fast, and seeded anew in each process, so that keys cannot be prepared to collide.
 ///
-/// It is foldhash's quality variant, which its author calls *minimally*
-/// DoS-resistant: it holds against keys prepared in advance, not against
-/// somebody who can time single operations of a running process. Where that
+/// It is foldhash's quality variant, which its author calls *minimally* DoS-resistant: it resists keys
+/// prepared in advance, but not an attacker who can time single operations of a running process. If that
 /// matters, give the queue [`std::hash::RandomState`] (SipHash) through
 /// [`Builder::hasher`](crate::Builder::hasher).
 ///
@@ -54,8 +52,7 @@ pub struct KeyHasher(foldhash::quality::FoldHasher<'static>);
 
 debug!([] KeyHasher, |_| { .. });
 
-/// Passes the integers on whole: foldhash folds a `u64` in one step where
-/// eight bytes take a loop.
+/// Passes integers on whole: foldhash folds a `u64` in one step, but eight bytes in a loop.
 macro_rules! pass_on {
     ($($name:ident: $int:ty),*) => {$(
         #[inline]

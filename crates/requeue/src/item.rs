@@ -1,4 +1,4 @@
-//! The guard that `get` returns: a key that is held, until it is done.
+//! [`Item`]: a held key, the guard that `get` returns.
 
 use crate::ending::{Guard, after_end, finish};
 use crate::hold::Shared;
@@ -10,18 +10,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A held key. Dropping it says done.
+/// A held key. Dropping it marks the run done.
 ///
-/// As long as it exists no other worker gets the key; a trigger that comes
-/// meanwhile makes the key ready again when this ends. It may be sent to
-/// another thread; [`into_owned`](Self::into_owned) lets it outlive the handle
-/// that it came from.
+/// While it exists no other worker gets the key; a trigger that comes meanwhile makes the key ready again
+/// when this run ends. It can be sent to another thread; [`into_owned`](Self::into_owned) lets it outlive the
+/// handle that it came from.
 ///
-/// A task that holds it across an `.await` and is cancelled there drops it, and that says
-/// done although the work was not finished: the key does not come back by itself. Where
-/// tasks may be cancelled (a `select!`, a time-out, an aborted task), build the queue with
-/// [`Unfinished::Retry`](crate::Unfinished::Retry), which makes that drop a retry, or use a
-/// [`Worker`](crate::Worker), which does so too.
+/// A task that is cancelled at an `.await` drops its item, which marks the run done although its work is not
+/// finished: the key does not come back by itself. If tasks can be cancelled (a `select!`, a time-out, an
+/// aborted task), build the queue with [`Unfinished::Retry`](crate::Unfinished::Retry), which turns that drop
+/// into a retry. A [`Worker`](crate::Worker) does so too.
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -64,7 +62,7 @@ impl<'q, K, V> Item<'q, K, V> {
         self.guard.key()
     }
 
-    /// The value that was merged from the run's triggers, if one of them had one.
+    /// The value merged from the run's triggers, if one of them had a value.
     ///
     /// ```
     /// let q = requeue::WorkQueue::merging(|old: &mut String, new: String| *old += &new).build()?;
@@ -92,7 +90,7 @@ impl<'q, K, V> Item<'q, K, V> {
         self.value.take()
     }
 
-    /// Puts a value into the item, for a retry to put back; returns what was there.
+    /// Puts a value into the item, for a retry to put back. Returns the previous one.
     ///
     /// ```
     /// let q = requeue::WorkQueue::merging(|old: &mut u8, new| *old += new).build()?;
@@ -106,9 +104,8 @@ impl<'q, K, V> Item<'q, K, V> {
         self.value.replace(value)
     }
 
-    /// The number of this run: 1 for the first, one more after each
-    /// [`retry`](Self::retry). It is 1 again after a run that ended otherwise, and when
-    /// somebody triggers the key while it runs or while it waits for its retry.
+    /// The number of this run: 1 for the first, one more after each [`retry`](Self::retry). It is 1 again
+    /// after a run that ended otherwise, and if the key is triggered while it runs or waits for its retry.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::builder().limiter(requeue::limiter::WithMaxWait::new(
@@ -123,9 +120,9 @@ impl<'q, K, V> Item<'q, K, V> {
         self.attempt
     }
 
-    /// The priority with which the key was handed out: the highest of the triggers that led
-    /// to this run, and 0 on a queue without [`priorities`](crate::Builder::priorities). A
-    /// [`retry`](Self::retry), or [`again`](Self::again), keeps it.
+    /// The priority with which the key was handed out: the highest of the triggers that led to this run, or 0
+    /// on a queue without [`priorities`](crate::Builder::priorities). [`retry`](Self::retry) and
+    /// [`again`](Self::again) keep it.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -141,12 +138,11 @@ impl<'q, K, V> Item<'q, K, V> {
         self.guard.priority()
     }
 
-    /// Ends the run. The same as dropping the item where the queue was built
-    /// with the default [`Unfinished::Done`](crate::Unfinished::Done).
+    /// Ends the run. By default, dropping the item does so too: see
+    /// [`Unfinished::Done`](crate::Unfinished::Done).
     ///
-    /// It keeps the key's failures on record, as client-go's `Done` does: the next
-    /// [`retry`](Self::retry), be it in a year, waits as long as if they had just been.
-    /// [`succeed`](Self::succeed) is done and forgets them.
+    /// The key's failures stay on record, as with client-go's `Done`: the next [`retry`](Self::retry), even
+    /// in a year, waits as long as if they had just happened. [`succeed`](Self::succeed) also forgets them.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -175,8 +171,8 @@ impl<'q, K, V> Item<'q, K, V> {
         ending.succeed(shared);
     }
 
-    /// Ends the run as a failure that is not tried again: the key is forgotten.
-    /// A trigger that came during the run still gets its run, at attempt 1.
+    /// Ends the run as a failure that is not retried: the key is forgotten. A trigger that came during the
+    /// run still gets its run, at attempt 1.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -190,15 +186,15 @@ impl<'q, K, V> Item<'q, K, V> {
         ending.give_up(shared);
     }
 
-    /// Ends the run as a failure: the limiter says when the key comes back, and
-    /// the value that was not taken goes back, in front of what came meanwhile.
-    /// Returns the delay. (With the default limiter the last of 1,000 keys that fail at once
-    /// waits 90 s: see [`add_rate_limited`](crate::WorkQueue::add_rate_limited).)
+    /// Ends the run as a failure: the limiter decides when the key comes back. A value that was not taken
+    /// goes back, before those that came meanwhile. Returns the delay. (With the default limiter the last of
+    /// 1,000 keys that fail at once waits 90 s: see
+    /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited).)
     ///
     /// # Errors
     ///
-    /// The item, if the queue takes no retries any more, or the run was ended
-    /// by [`done`](crate::WorkQueue::done): nothing has changed.
+    /// The item, if the queue accepts no retries any more, or if the run was ended by
+    /// [`done`](crate::WorkQueue::done): nothing has changed.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -212,12 +208,12 @@ impl<'q, K, V> Item<'q, K, V> {
         self.retry_with(None)
     }
 
-    /// [`retry`](Self::retry) with a delay of its own: the limiter is asked and
-    /// counts, and its delay is replaced.
+    /// Like [`retry`](Self::retry), with a delay of its own: the limiter is asked and counts, and its delay
+    /// is replaced.
     ///
     /// # Errors
     ///
-    /// As for [`retry`](Self::retry).
+    /// Like [`retry`](Self::retry).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -238,13 +234,12 @@ impl<'q, K, V> Item<'q, K, V> {
         retried.map_err(|reason| RefusedItem { item: self, reason })
     }
 
-    /// Ends the run without a failure, and the key comes again after `delay`
-    /// (zero: at once). Its failures are forgotten, and a value that was not
-    /// [taken](Self::take_value) is dropped.
+    /// Ends the run without a failure, to run again after `delay` (zero: at once). The key's failures are
+    /// forgotten, and a value that was not [taken](Self::take_value) is dropped.
     ///
     /// # Errors
     ///
-    /// As for [`retry`](Self::retry).
+    /// Like [`retry`](Self::retry).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -262,8 +257,8 @@ impl<'q, K, V> Item<'q, K, V> {
         again.map_err(|reason| RefusedItem { item: self, reason })
     }
 
-    /// The same item with a reference to the queue of its own, to be moved into
-    /// a task. It is not a handle: it does not keep the queue open.
+    /// Makes the item own its reference to the queue, so that it can be moved into a task. It is no handle:
+    /// it does not keep the queue open.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -281,13 +276,13 @@ impl<'q, K, V> Item<'q, K, V> {
         }
     }
 
-    /// Takes key and value out and leaves the run open: whoever has them must
-    /// call [`done`](crate::WorkQueue::done). For code ported from
-    /// client-go, where key and done go separate ways.
+    /// Takes key and value out and leaves the run open: the caller must call
+    /// [`done`](crate::WorkQueue::done). For code ported from client-go, where key and `Done` go separate
+    /// ways.
     ///
-    /// Where nobody says it, the key stays held: it never runs again, a drain does not
-    /// complete, and once a trigger has made it dirty getters go on waiting after
-    /// [`shut_down`](crate::WorkQueue::shut_down), because its next run is still to come.
+    /// If `done` is not called, the key stays held: it never runs again, and a drain does not complete. Once
+    /// a trigger has made it dirty, getters go on waiting after [`shut_down`](crate::WorkQueue::shut_down),
+    /// because its next run is still to come.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -324,37 +319,36 @@ impl<'q, K, V> Item<'q, K, V> {
         Arc::ptr_eq(self.shared(), shared)
     }
 
-    /// Whether the run has not been ended, or taken out, through this item.
+    /// Whether this item still has its run to end.
     #[inline]
     pub(crate) fn owes_its_end(&self) -> bool {
         self.guard.run.is_some()
     }
 
-    /// Takes the run out of an item of this queue, to be ended by the caller in
-    /// its lock hold.
+    /// Takes the run out of an item of this queue. The caller ends it in its lock hold.
     #[inline]
     pub(crate) fn take_run(&mut self, shared: &Arc<Shared<K, V>>) -> Option<RunRef<K>> {
         if self.is_of(shared) { self.guard.run.take() } else { None }
     }
 
-    /// What dropping the item does, at an instant that was read already.
+    /// Drops the item at an instant that was already read.
     pub(crate) fn let_go(&mut self, now: Instant) {
         self.guard.let_go(&mut self.value, Some(now));
     }
 
-    /// The number of the key's slot, while the run goes on.
+    /// The number of the key's slot, until the run has ended.
     pub(crate) fn slot(&self) -> Option<u32> {
         self.guard.run.as_ref().map(RunRef::slot)
     }
 
-    /// The guard and the value apart, for a worker.
+    /// Splits the item into guard, value and attempt, for a worker.
     pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
         let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
         (guard, self.value.take(), self.attempt)
     }
 
-    /// Whether the run was ended by [`done`](crate::WorkQueue::done): the item
-    /// does nothing any more, but its key stays readable.
+    /// Whether the run was ended by [`done`](crate::WorkQueue::done). The item then has no effect, but its
+    /// key stays readable.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -383,7 +377,7 @@ impl<K, V> Drop for Item<'_, K, V> {
 
 debug!([K, V] Item<'_, K, V>, |item| { attempt: item.attempt, .. });
 
-/// A retry that the queue refused: the guard comes back, its run goes on.
+/// A refused retry: its run goes on, and the guard comes back.
 ///
 /// ```
 /// # use requeue::WorkQueue;
@@ -399,13 +393,13 @@ debug!([K, V] Item<'_, K, V>, |item| { attempt: item.attempt, .. });
 pub struct RefusedItem<'q, K, V = ()> {
     /// The guard.
     pub item: Item<'q, K, V>,
-    /// Why.
+    /// The reason.
     pub reason: Refused,
 }
 
 impl<K, V> RefusedItem<'_, K, V> {
-    /// Why, for a `?` in a function whose error outlives the queue. The item is
-    /// dropped, and its key done.
+    /// The reason, for a `?` in a function whose error outlives the queue. The item is dropped, and its run
+    /// done.
     ///
     /// ```
     /// # use requeue::{Refused, WorkQueue};

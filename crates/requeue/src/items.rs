@@ -1,4 +1,4 @@
-//! Keys that were taken together, and are ended together.
+//! [`Items`]: keys that are taken and ended together.
 
 use crate::ending::{after_end, finish_told};
 use crate::hold::{Hold, Shared};
@@ -15,18 +15,17 @@ use std::vec;
 
 /// Held keys that were taken in one lock hold, and can be ended in one.
 ///
-/// It is a slice of [`Item`]s. Dropping it drops them, as one lock hold: each says
-/// done, or retries where the queue was built with [`Unfinished::Retry`]. (Where a
-/// limiter of one's own must be asked, that is one after the other.)
+/// It is a slice of [`Item`]s. Dropping it drops them in one lock hold: each run is done, or retried if the
+/// queue was built with [`Unfinished::Retry`]. (If a user's limiter must be asked, one after the other.)
 ///
-/// When a panic unwinds through it, the items that are still in it are put back, whatever
-/// the queue was built with: their keys go to the back of the line, with their values,
-/// attempts and failures, as if they had not been handed out. So a panic over one key of
-/// a batch does not say done of the others. An item that was taken out ends by itself. It is so while a
-/// drain goes on too, which waits for these keys: getters that were told the end before are to come again.
+/// When a panic unwinds through it, the items still in it are put back, whatever the queue was built with:
+/// their keys go to the back of the line, with their values, attempts and failures, as if they had not been
+/// handed out. So a panic over one key of a batch does not mark the others done. An item that was taken out
+/// ends by itself. This is so during a drain too, which waits for these keys: getters that have seen the end
+/// must come again.
 ///
-/// While it exists nobody else gets these keys: those behind a slow one wait for
-/// it, so take as many as are worked off together.
+/// While it exists no other worker gets these keys. Keys behind a slow one wait for it, so take as many as
+/// are worked off together.
 ///
 /// ```
 /// # use requeue::{FakeClock, WorkQueue};
@@ -43,13 +42,13 @@ use std::vec;
 #[must_use = "dropping items says that their keys are done"]
 pub struct Items<'q, K, V = ()> {
     pub(crate) owner: Owner<'q, K, V>,
-    /// Whoever swaps an item of another queue in here has it ended by itself.
+    /// May contain an item of another queue, swapped in by the user. It is ended by itself.
     pub(crate) items: Vec<Item<'q, K, V>>,
     unwinds: Unwinds,
 }
 
-/// Tells whether a panic unwinds through what this stands in: one that began after this
-/// was made. (What is made and dropped while another panic unwinds is not meant.)
+/// Detects a panic that began after this was made and unwinds through the value that contains it. A value
+/// made and dropped while another panic unwinds does not count.
 #[derive(Clone, Copy)]
 struct Unwinds {
     before: bool,
@@ -72,11 +71,9 @@ impl<'q, K, V> Items<'q, K, V> {
         Self { owner, items, unwinds: Unwinds::new() }
     }
 
-    /// Ends all runs, in one lock hold. The same as dropping the items where the
-    /// queue was built with the default [`Unfinished::Done`].
+    /// Ends all runs, in one lock hold. By default, dropping the items does so too: see [`Unfinished::Done`].
     ///
-    /// It keeps the keys' failures on record; [`succeed`](Self::succeed) is done and
-    /// forgets them.
+    /// The keys' failures stay on record; [`succeed`](Self::succeed) also forgets them.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -110,12 +107,11 @@ impl<'q, K, V> Items<'q, K, V> {
         end_all(shared, &mut self.items, true);
     }
 
-    /// Takes an item out, to be ended otherwise than the rest. The last one takes
-    /// its place.
+    /// Takes an item out, to end it differently from the rest. The last one takes its place.
     ///
     /// # Panics
     ///
-    /// If there is no item of this number.
+    /// If `index` is out of range.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -131,10 +127,9 @@ impl<'q, K, V> Items<'q, K, V> {
         self.items.swap_remove(index)
     }
 
-    /// Takes the first item out, to be ended by itself, so that a batch is worked off one
-    /// by one and what is left of it can still be ended together. `None` once all are
-    /// taken out. (It moves up those behind it: for thousands of items, take them from
-    /// [`into_iter`](IntoIterator::into_iter).)
+    /// Takes the first item out, to be ended by itself. So a batch can be worked off one by one, and the rest
+    /// still be ended together. `None` once all are taken out. (It moves up those behind it: for thousands of
+    /// items, use [`into_iter`](IntoIterator::into_iter).)
     ///
     /// ```
     /// # let q = requeue::WorkQueue::builder().clock(requeue::FakeClock::new()).build()?;
@@ -155,8 +150,8 @@ impl<'q, K, V> Items<'q, K, V> {
         if self.items.is_empty() { None } else { Some(self.items.remove(0)) }
     }
 
-    /// The same items with references to the queue of their own, to be moved into
-    /// a task. They are no handles: they do not keep the queue open.
+    /// Makes the items own their references to the queue, so that they can be moved into a task. They are no
+    /// handles: they do not keep the queue open.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -172,19 +167,19 @@ impl<'q, K, V> Items<'q, K, V> {
     }
 }
 
-/// Whether something of a run that ended is to be seen to after the hold.
+/// Whether a run that ended leaves work after the hold.
 fn leaves_something<K, V>(shared: &Shared<K, V>) -> bool {
     needs_drop::<K>() || needs_drop::<V>() || shared.metrics.is_some()
 }
 
-/// Memory for what is left of this number of runs, made before the hold.
+/// Allocates, before the hold, room for the remains of this number of runs.
 #[inline]
 pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<Ended<K, V>> {
     Vec::with_capacity(if leaves_something(shared) { runs } else { 0 })
 }
 
-/// In a hold: ends the runs of those items that are this queue's, and tells the journal if
-/// `told`. Users' code has no part in it.
+/// In a hold: ends the runs of the items that belong to this queue, and tells the journal if `told`. Calls no
+/// user code.
 #[inline]
 pub(crate) fn end_in<K, V>(
     hold: &mut Hold<'_, K, V>,
@@ -232,8 +227,7 @@ fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succe
     after_ends(shared, left);
 }
 
-/// What follows the end of several runs outside the lock. A drop of users' that
-/// panics does not keep the others from being dropped.
+/// Work after the end of several runs, outside the lock. If one user drop panics, the others still run.
 #[inline]
 pub(crate) fn after_ends<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     if left.is_empty() {
@@ -246,8 +240,7 @@ pub(crate) fn after_ends<K, V>(shared: &Shared<K, V>, left: Vec<Ended<K, V>>) {
     first.resume();
 }
 
-/// Ends the runs of all items as guards do that are dropped before a call ended their runs; or
-/// puts them back, where a panic unwinds.
+/// Ends the runs of all items whose guards were dropped, or puts them back if a panic unwinds.
 fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], unwinds: Unwinds) {
     if !items.iter().any(Item::owes_its_end) {
         return;
@@ -278,8 +271,8 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
     first.resume();
 }
 
-/// Puts the keys of this queue's items back, while a panic unwinds. A merge that panics
-/// ends the hold, and the rest has another.
+/// Puts the keys of this queue's items back while a panic unwinds. A merge that panics ends the hold, and the
+/// rest gets another.
 #[cold]
 fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = Vec::new();
@@ -311,7 +304,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
     }
 }
 
-/// Says done of all items, in what is dropped.
+/// Marks all items done, in a drop.
 pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut first = FirstPanic::default();
     if first.catch(|| end_all(shared, items, false)).is_none() {
@@ -320,7 +313,7 @@ pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
     first.resume();
 }
 
-/// Ends all runs without reading the clock or asking anybody.
+/// Ends all runs without reading the clock or calling user code.
 #[cold]
 fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
@@ -330,8 +323,8 @@ fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
     quietly(|| after_ends(shared, left));
 }
 
-/// Ends all runs with a failure. Where that is refused they are done. A merge
-/// that panics ends the hold, and the rest has another.
+/// Ends all runs with a failure. Runs whose retry is refused are done. A merge that panics ends the hold, and
+/// the rest gets another.
 fn retry_all<K, V>(
     shared: &Arc<Shared<K, V>>,
     items: &mut [Item<'_, K, V>],
@@ -429,9 +422,8 @@ impl<'q, K, V> IntoIterator for Items<'q, K, V> {
     }
 }
 
-/// The single items of [`Items`]: each ends by itself. What is not taken out is
-/// ended in one lock hold when this is dropped, or put back when a panic unwinds through
-/// it, as for [`Items`].
+/// Iterator over the items of [`Items`]: each ends by itself. Items that are not taken are ended in one lock
+/// hold when this is dropped, or put back if a panic unwinds through it, as for [`Items`].
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();

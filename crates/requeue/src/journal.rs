@@ -1,12 +1,12 @@
-//! What a queue tells the engine that writes down what is known of its keys.
+//! [`Journal`]: what a queue tells the engine that stores its keys.
 
 use crate::Instant;
 use requeue_core::KeyState;
 use std::any::Any;
 use std::fmt;
 
-/// The number of a run: larger than that of each run of the same key before it, also if an earlier process had that
-/// one. Whoever is written to by runs can refuse a smaller number than it has seen.
+/// The number of a run: larger than that of each earlier run of the key, even in another process. A store
+/// that runs write to can refuse a smaller number than it has seen.
 ///
 /// ```
 /// # use requeue::Fence;
@@ -21,8 +21,9 @@ impl fmt::Display for Fence {
     }
 }
 
-/// What an engine is told by its front. [`changed`](Self::changed) and [`applied`](Self::applied) are called under the queue's lock: they must be short,
-/// must not call the queue, and should not panic (a panic is caught, and what was to be written is lost).
+/// An engine's callbacks from its front. [`changed`](Self::changed) and [`applied`](Self::applied) are called
+/// under the queue's lock: they must be short, must not call the queue, and should not panic (a panic is
+/// caught, and what was to be written is lost).
 ///
 /// ```
 /// # use requeue::{Fence, Outcome, WorkQueue, Worker, engine::{Journal, Known}};
@@ -51,7 +52,7 @@ impl fmt::Display for Fence {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Journal<K, V>: Send + Sync {
-    /// What is known of the key from now on; `None` if nothing is.
+    /// The key's state from now on; `None` if nothing is known of it.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -66,7 +67,8 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn changed(&self, key: &K, known: Option<Known<'_, V>>);
 
-    /// The trigger of this ticket is in the queue: what [`changed`](Self::changed) tells from now on knows of it.
+    /// The trigger with this ticket is in the queue: calls of [`changed`](Self::changed) from now on include
+    /// it.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -81,8 +83,8 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn applied(&self, ticket: u64);
 
-    /// A run of this key has ended without an end that counts: it was to come back, and the queue is shut down. The key is as
-    /// it was before that run. Called under the queue's lock.
+    /// A run of this key has ended without a result: it was to come back, and the queue is shut down. The key
+    /// is as it was before that run. Called under the queue's lock.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -97,8 +99,8 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn refused(&self, _key: &K) {}
 
-    /// A worker is about to end a run of this key as one that is not tried again. Not called under the lock; what
-    /// [`changed`](Self::changed) tells of the key next is the end of that run.
+    /// A worker is about to end a run of this key without a retry. Called outside the lock; the next
+    /// [`changed`](Self::changed) of the key reports the end of that run.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -113,7 +115,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn gives_up(&self, key: &K, why: &dyn fmt::Display);
 
-    /// The number of a run of this key that begins now.
+    /// The number for a run of this key that begins now.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -128,7 +130,8 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn fence(&self, key: &K) -> Fence;
 
-    /// What [`Run::engine`](crate::Run::engine) gives: the engine's own calls for its runs find what they need in it.
+    /// The value of [`Run::engine`](crate::Run::engine), where the engine's own calls for its runs find what
+    /// they need.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -145,9 +148,9 @@ pub trait Journal<K, V>: Send + Sync {
         None
     }
 
-    /// Whether the store hands keys out, and not the queue in memory: at each end of a run the queue forgets the key, once
-    /// [`changed`](Self::changed) has told what became of it. The engine gives it back by
-    /// [`restore`](crate::WorkQueue::restore) when it is to run again. Asked once, as the queue is built.
+    /// Whether the store hands keys out instead of the queue in memory. Then the queue forgets a key at each
+    /// end of a run, after [`changed`](Self::changed) has reported it, and the engine gives it back by
+    /// [`restore`](crate::WorkQueue::restore) when it is to run again. Called once, when the queue is built.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -164,8 +167,8 @@ pub trait Journal<K, V>: Send + Sync {
         false
     }
 
-    /// Somebody waits for a key, and none is in line: [`Front::wanted`](crate::engine::Front::wanted) says how many are
-    /// missing. Called under the queue's lock.
+    /// A caller waits for a key, and none is in line: [`Front::wanted`](crate::engine::Front::wanted) returns
+    /// how many are missing. Called under the queue's lock.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
@@ -181,7 +184,7 @@ pub trait Journal<K, V>: Send + Sync {
     fn wanted(&self) {}
 }
 
-/// What a queue knows of a key.
+/// State of a key, as a queue knows it.
 ///
 /// ```
 /// # use requeue::engine::Known;
@@ -194,17 +197,17 @@ pub trait Journal<K, V>: Send + Sync {
 pub struct Known<'a, V> {
     /// It is in line.
     pub ready: bool,
-    /// A worker has it: what was cancelled is not what runs.
+    /// A worker has it. A cancel then concerns the next run.
     pub held: bool,
     /// When its timer is due.
     pub due: Option<Instant>,
-    /// How often its runs have failed since the last successful run.
+    /// Number of failed runs since the last successful one.
     pub failures: u32,
-    /// What its next run is, counted from 1.
+    /// The attempt of its next run, counted from 1.
     pub attempt: u32,
     /// The priority of its next run.
     pub priority: i16,
-    /// What its next run gets.
+    /// The value of its next run.
     pub value: Option<&'a V>,
 }
 

@@ -1,4 +1,4 @@
-//! A key as an argument of calls that need the whole of it.
+//! [`AsKey`]: a key as an argument of calls that need all of it.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What [`forget`](crate::WorkQueue::forget) and
-/// [`num_requeues`](crate::WorkQueue::num_requeues) take for a key: `&key`, or what
-/// is written where [`state`](crate::WorkQueue::state) is asked, `"a"` where keys are
-/// `String`s.
+/// A key argument of [`forget`](crate::WorkQueue::forget) and
+/// [`num_requeues`](crate::WorkQueue::num_requeues): `&key`, or a borrowed form as for
+/// [`state`](crate::WorkQueue::state), such as `"a"` for `String` keys.
 ///
-/// Calls that only look a key up take anything that the key can be borrowed as
-/// ([`Borrow`](std::borrow::Borrow)). These two may have to ask a limiter of the user's own, and that wants a
-/// whole key: a borrowed form is copied into one. `&key` is never copied.
+/// Calls that only look a key up accept any borrowed form ([`Borrow`](std::borrow::Borrow)). These two may
+/// have to ask a user's limiter, which needs a whole key: a borrowed form is cloned into one. `&key` is never
+/// cloned.
 ///
 /// ```
 /// use requeue::{Added, WorkQueue, limiter::Exponential};
@@ -28,7 +27,7 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A type of one's own that stands for a key:
+/// A type of your own that stands for a key:
 ///
 /// ```
 /// use requeue::{AsKey, WorkQueue};
@@ -70,7 +69,7 @@ impl<K> AsKey<K> for &K {
     }
 }
 
-/// Where keys are references, such as `&'static str`, one by itself is a key.
+/// If keys are references, such as `&'static str`, one by itself is a key.
 impl<'k, T: ?Sized> AsKey<&'k T> for &'k T {
     #[inline]
     fn with_key<R>(self, f: impl FnOnce(&&'k T) -> R) -> R {

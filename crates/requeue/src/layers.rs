@@ -31,7 +31,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::add`].
     ///
     /// ```
     /// use requeue::{Queue, WorkQueue};
@@ -45,7 +45,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::add_value`].
     ///
     /// ```
     /// use requeue::{Queue, WorkQueue};
@@ -102,7 +102,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get`].
     ///
     /// ```
     /// use requeue::{Queue, WorkQueue};
@@ -115,7 +115,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::try_get_many`].
     ///
     /// ```
     /// use requeue::{Queue, WorkQueue};
@@ -128,7 +128,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::done`].
     ///
     /// ```
     /// use requeue::{Queue, WorkQueue};
@@ -234,7 +234,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;
 }
 
-/// The delaying queue: the FIFO queue and add_after.
+/// The delaying queue: the FIFO queue and `add_after`.
 ///
 /// ```
 /// use requeue::{DelayingQueue, WorkQueue};
@@ -252,7 +252,7 @@ pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::add_after`].
     ///
     /// ```
     /// use requeue::{DelayingQueue, WorkQueue};
@@ -265,8 +265,7 @@ pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
     fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V>;
 }
 
-/// The rate-limiting queue: the delaying queue and add_rate_limited, forget and
-/// num_requeues.
+/// The rate-limiting queue: the delaying queue and `add_rate_limited`, `forget` and `num_requeues`.
 ///
 /// ```
 /// use requeue::{Queue, RateLimitingQueue, WorkQueue};
@@ -282,7 +281,7 @@ pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`WorkQueue::add_rate_limited`].
     ///
     /// ```
     /// use requeue::{RateLimitingQueue, WorkQueue};

@@ -109,8 +109,8 @@ compile_error!(
      machine alone, requeue-core, which takes the time as an argument"
 );
 
-/// What is to be read beside the items: the contract, the table of names for those who
-/// come from client-go, and the details. There is nothing in it for a program.
+/// Pages to read beside the items: the contract, the table of client-go's names, and details. It has no items
+/// for programs.
 #[cfg(any(doc, doctest))]
 pub mod docs {
     #[allow(unused_imports)] // the pages name the crate's items
@@ -152,7 +152,7 @@ pub mod docs {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Those of the page that shows it beside other queues.
+/// The examples of the page that compares requeue with other queues.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/BEYOND.md")]
 struct Beyond;

@@ -1,7 +1,7 @@
-//! What is written once for many types.
+//! Macros for code that many types share.
 
-/// Implements `Debug` for a type whose keys, values and functions need not have it: shows the
-/// named fields, and `..` where there are others.
+/// Implements `Debug` for a type whose keys, values and functions need not have it: shows the named fields,
+/// and `..` for others.
 ///
 /// ```text
 /// debug!([K, V] Item<'_, K, V>, |item| { attempt: item.attempt, .. });
@@ -23,7 +23,7 @@ macro_rules! debug {
     };
 }
 
-/// Writes methods that only call the method of the same name of something else.
+/// Writes methods that only call the method of that name on another value.
 ///
 /// ```text
 /// forward! { self => self.limiter; fn forget(&self, key: &K); }
@@ -37,7 +37,7 @@ macro_rules! forward {
     )*};
 }
 
-/// Implements `Error` for an enum, with what each of its variants says.
+/// Implements `Error` for an enum, with one message per variant.
 ///
 /// ```text
 /// messages!(GetError { TimedOut => "no key was ready in time" });

@@ -1,14 +1,14 @@
-//! What a queue tells about itself.
+//! [`Metrics`] and gauges: what a queue reports about itself.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 pub use requeue_core::{Gauges, GroupGauges, RunEnd};
 
-/// Where a queue's gauges are read.
+/// A queue whose gauges can be read.
 ///
-/// They are computed when they are asked for, from the queue's state at that
-/// moment: nothing ticks, and they are true at and after shutdown too.
+/// They are computed from the queue's state when they are read: nothing ticks, and they are right during and
+/// after shutdown too.
 ///
 /// ```
 /// use requeue::{Metrics, ReadGauges, WorkQueue};
@@ -29,7 +29,7 @@ pub use requeue_core::{Gauges, GroupGauges, RunEnd};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ReadGauges: Send + Sync {
-    /// The gauges now. Reads the queue's clock once and takes its lock.
+    /// The current gauges. Reads the queue's clock once and takes its lock.
     ///
     /// ```
     /// # use requeue::ReadGauges;
@@ -39,13 +39,11 @@ pub trait ReadGauges: Send + Sync {
     /// ```
     fn gauges(&self) -> Gauges;
 
-    /// How many keys of each priority are ready, the lowest first, and only of those of which some
-    /// are: paused keys are among them, so together they are [`Gauges::depth`]. `None` on a
-    /// queue without priorities.
+    /// Number of ready keys per priority, the lowest first, without priorities that have none. Paused keys
+    /// are included, so the sum is [`Gauges::depth`]. `None` on a queue without priorities.
     ///
-    /// The queue counts nothing for it, but for groups with priorities one number a key: it is read
-    /// off the line, 256 priorities a lock hold. Where there are more of them the answer is not of
-    /// one instant.
+    /// The queue keeps no counts for it, except one number per key in groups with priorities: it reads the
+    /// line, 256 priorities per lock hold. With more of them the answer is not of one instant.
     ///
     /// ```
     /// # use requeue::ReadGauges;
@@ -58,12 +56,12 @@ pub trait ReadGauges: Send + Sync {
         None
     }
 
-    /// How many keys of each group are ready and held: of those groups to which
-    /// [`GroupRules::metrics`](crate::GroupRules::metrics) gives a name and of which keys are known.
-    /// Groups of one name stand here one by one.
+    /// Number of ready and held keys per group, for groups that
+    /// [`GroupRules::metrics`](crate::GroupRules::metrics) names and that have known keys. Groups with the
+    /// same name are listed separately.
     ///
-    /// The queue counts nothing for it. It is read 256 groups a lock hold: where there are more of
-    /// them the answer is not of one instant.
+    /// The queue keeps no counts for it. It reads 256 groups per lock hold: with more of them the answer is
+    /// not of one instant.
     ///
     /// ```
     /// # use requeue::ReadGauges;
@@ -76,7 +74,7 @@ pub trait ReadGauges: Send + Sync {
     }
 }
 
-/// How many worker threads, or tasks, a queue has, and how many of them have a key.
+/// Number of a queue's worker threads or tasks, and how many of them have a key.
 ///
 /// ```
 /// # use requeue::WorkerCounts;
@@ -85,16 +83,15 @@ pub trait ReadGauges: Send + Sync {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts {
-    /// Those that have not ended.
+    /// Number of workers that have not ended.
     pub workers: usize,
-    /// Those of them that work on a key.
+    /// Number of workers that have a key.
     pub busy: usize,
 }
 
-/// Where it is read how many workers a queue has and how many of them are busy.
+/// Workers whose counts can be read.
 ///
-/// Implement it for workers of your own, and hand it to the sink yourself
-/// ([`Metrics::attach_workers`]).
+/// Implement it for workers of your own, and pass them to the sink ([`Metrics::attach_workers`]).
 ///
 /// ```
 /// use requeue::{Metrics, ReadWorkers, WorkerCounts};
@@ -124,9 +121,9 @@ pub trait ReadWorkers: Send + Sync {
     fn workers(&self) -> WorkerCounts;
 }
 
-/// What an engine has seen of the store in which the keys of a queue are, when it looked the last time.
+/// State of an engine's store at its last look.
 ///
-/// It is of the whole queue, not of this process: each process that works on it tells the same.
+/// It describes the whole queue, not this process: each process that works on it reports the same.
 ///
 /// ```
 /// use requeue::StoreGauges;
@@ -139,32 +136,32 @@ pub trait ReadWorkers: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreGauges {
-    /// Keys in line. An engine may stop counting somewhere, here and below: its documentation says where.
+    /// Keys in line. An engine may stop counting at a limit, here and below: see its documentation.
     pub ready: u64,
-    /// Keys with a worker, of any process.
+    /// Keys with a worker, in any process.
     pub held: u64,
-    /// Keys with a timer, whatever else they do.
+    /// Keys with a timer, even if they are also in line or held.
     pub waiting: u64,
-    /// Triggers of users' transactions that no process has taken in yet.
+    /// Triggers of users' transactions that no process has read yet.
     pub inbox: u64,
     /// Keys whose last run gave up.
     pub dead: u64,
     /// How long the first key in line has been there; 0 if there is none.
     pub oldest_ready: Duration,
-    /// Whether the queue is paused: nothing of it is handed out.
+    /// Whether the queue is paused: none of its keys is handed out.
     pub paused: bool,
     /// Processes that have a lease.
     pub owners: u64,
-    /// Processes whose lease is over, and whose keys nobody has given back yet.
+    /// Processes whose lease has ended, and whose keys have not been given back yet.
     pub expired_owners: u64,
-    /// What is left of the lease that ends first; `None` if no process has one.
+    /// Remaining time of the lease that ends first; `None` if no process has one.
     pub shortest_lease: Option<Duration>,
-    /// For how long the oldest transaction of the database has kept its snapshot; 0 if there is none. What died since then
-    /// can't be cleaned away.
+    /// Age of the database's oldest open snapshot; 0 if there is none. Rows that died since then cannot be
+    /// vacuumed.
     pub oldest_snapshot: Duration,
 }
 
-/// What a process has for a lease on a queue.
+/// A process's lease on a queue.
 ///
 /// ```
 /// use requeue::LeaseGauges;
@@ -174,15 +171,15 @@ pub struct StoreGauges {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeaseGauges {
-    /// Whether it has one. A process that has not wanted a key yet has none.
+    /// Whether the process has one. A process that has not asked for a key yet has none.
     pub held: bool,
-    /// How long a lease is.
+    /// Length of a lease.
     pub length: Duration,
-    /// How long ago the last extension was sent that was answered; 0 without a lease.
+    /// Time since the last extension was sent that was answered; 0 without a lease.
     pub since_beat: Duration,
 }
 
-/// What an engine tells of a queue beside what its front does.
+/// Gauges of an engine, beside those of its front.
 ///
 /// ```
 /// use requeue::EngineGauges;
@@ -193,20 +190,20 @@ pub struct LeaseGauges {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineGauges {
-    /// Whether the store has answered the last look.
+    /// Whether the store answered the last look.
     pub up: bool,
-    /// What that was; `None` if the store is not up.
+    /// State of the store at that look; `None` if the store is not up.
     pub store: Option<StoreGauges>,
     /// The lease of this process.
     pub lease: LeaseGauges,
     /// How often this process has lost its lease.
     pub leases_lost: u64,
-    /// Ends of runs that have changed nothing: the store refused them, because others had the key by then, or they could not be
-    /// sent before the lease was lost.
+    /// Ends of runs that changed nothing: the store refused them because another process had the key by then,
+    /// or they could not be sent before the lease was lost.
     pub ends_refused: u64,
 }
 
-/// Where the figures of an engine are read: [`Metrics::attach_engine`].
+/// An engine whose gauges can be read: [`Metrics::attach_engine`].
 ///
 /// ```
 /// # use requeue::{EngineGauges, ReadEngine};
@@ -221,7 +218,7 @@ pub struct EngineGauges {
 /// assert!(File.engine().up);
 /// ```
 pub trait ReadEngine: Send + Sync {
-    /// What the engine knows now. It is in memory already: nobody waits for a store that is away.
+    /// The engine's current figures. They are in memory: this does not wait for an unreachable store.
     ///
     /// ```
     /// # use requeue::ReadEngine;
@@ -234,15 +231,13 @@ pub trait ReadEngine: Send + Sync {
 
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
 ///
-/// Every method does nothing by default. They are called without the queue's
-/// lock, from whatever thread called the queue; a panic in one is caught and
-/// goes no further than the panic hook, because a metric must not lose a key. The
-/// call waits until they return, so a sink that blocks slows this queue's callers. It
-/// delays no other queue: sinks do not run on the thread that rings the clock's alarms.
+/// Every method does nothing by default. They are called outside the queue's lock, on the thread that called
+/// the queue. A panic in one is caught after the panic hook, because a metric must not lose a key. The call
+/// waits until they return, so a sink that blocks slows this queue's callers. It does not delay other queues:
+/// sinks do not run on the thread that fires the clock's alarms.
 ///
-/// The names are Kubernetes', where it has one: see [the table](crate#metrics) for
-/// which call feeds which. A sink that exports them to Prometheus is the crate
-/// `requeue-prometheus`.
+/// The names are Kubernetes', if it has one: see [the table](crate#metrics) for which call feeds which. The
+/// crate `requeue-prometheus` has a sink that exports them to Prometheus.
 ///
 /// ```
 /// use requeue::{Metrics, WorkQueue};
@@ -264,7 +259,7 @@ pub trait ReadEngine: Send + Sync {
 /// ```
 #[doc(alias("MetricsProvider"))]
 pub trait Metrics: Send + Sync + 'static {
-    /// So many keys became ready or dirty: `workqueue_adds_total`.
+    /// Number of keys that became ready or dirty: `workqueue_adds_total`.
     ///
     /// ```
     /// # use requeue::{Metrics, WorkQueue};
@@ -286,11 +281,11 @@ pub trait Metrics: Send + Sync + 'static {
     fn added(&self, keys: u64) {
         let _ = keys;
     }
-    /// So many accepted triggers changed nothing, because what was pending already
-    /// covers them: those for which the call says [`Added::Coalesced`](crate::Added).
+    /// Number of accepted triggers that changed nothing, because a pending run already covers them: those
+    /// that return [`Added::Coalesced`](crate::Added).
     ///
-    /// It is called for adds that take no lock too, from many threads at once: a
-    /// sink that counts in one place makes them wait for each other.
+    /// Also called for adds that take no lock, from many threads at once: a sink with a single counter makes
+    /// them wait for each other.
     ///
     /// ```
     /// # use requeue::{Metrics, WorkQueue};
@@ -311,8 +306,8 @@ pub trait Metrics: Send + Sync + 'static {
     fn coalesced(&self, triggers: u64) {
         let _ = triggers;
     }
-    /// So many keys made room for others on a queue that
-    /// [drops the oldest](crate::Builder::drop_oldest).
+    /// Number of keys that made room for others on a queue that [drops the
+    /// oldest](crate::Builder::drop_oldest).
     ///
     /// ```
     /// # use requeue::{Metrics, WorkQueue};
@@ -334,7 +329,7 @@ pub trait Metrics: Send + Sync + 'static {
     fn dropped(&self, keys: u64) {
         let _ = keys;
     }
-    /// An add_after or add_rate_limited was accepted: `workqueue_retries_total`.
+    /// An `add_after` or `add_rate_limited` was accepted: `workqueue_retries_total`.
     ///
     /// ```
     /// # use requeue::{Metrics, WorkQueue};
@@ -354,8 +349,8 @@ pub trait Metrics: Send + Sync + 'static {
     /// ```
     #[doc(alias("NewRetriesMetric"))]
     fn retried(&self) {}
-    /// A timer fired, that long after its instant: because all workers were busy (timers fire only
-    /// when a call looks at the queue), or because the clock woke late.
+    /// A timer fired, `late` after its instant: because all workers were busy (timers fire only when a call
+    /// looks at the queue), or because the clock woke late.
     ///
     /// ```
     /// # use requeue::{FakeClock, Metrics, WorkQueue};
@@ -379,8 +374,7 @@ pub trait Metrics: Send + Sync + 'static {
     fn timer_fired(&self, late: Duration) {
         let _ = late;
     }
-    /// A key was handed out that long after the first trigger of its run:
-    /// `workqueue_queue_duration_seconds`.
+    /// A key was handed out, `waited` after the first trigger of its run: `workqueue_queue_duration_seconds`.
     ///
     /// ```
     /// # use requeue::{FakeClock, Metrics, WorkQueue};
@@ -406,7 +400,7 @@ pub trait Metrics: Send + Sync + 'static {
     fn handed_out(&self, waited: Duration) {
         let _ = waited;
     }
-    /// A run ended that took that long: `workqueue_work_duration_seconds`; and how.
+    /// A run ended after `took`: `workqueue_work_duration_seconds`.
     ///
     /// ```
     /// # use requeue::{Metrics, RunEnd, WorkQueue};
@@ -431,10 +425,9 @@ pub trait Metrics: Send + Sync + 'static {
     fn run_ended(&self, took: Duration, end: RunEnd) {
         let _ = (took, end);
     }
-    /// Called once, when the queue `name` is built: where to read
-    /// `workqueue_depth`, `workqueue_unfinished_work_seconds`,
-    /// `workqueue_longest_running_processor_seconds` and the other [`Gauges`]. Once
-    /// the queue is gone the reference cannot be upgraded any more.
+    /// Called once, when the queue `name` is built, with the source of `workqueue_depth`,
+    /// `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` and the other
+    /// [`Gauges`]. Once the queue is gone the reference cannot be upgraded.
     ///
     /// ```
     /// # use requeue::{Metrics, ReadGauges, WorkQueue};
@@ -456,9 +449,8 @@ pub trait Metrics: Send + Sync + 'static {
     fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
         let _ = (name, gauges);
     }
-    /// Called once, when the queue is built and before [`attach`](Self::attach), if it has
-    /// [constant labels](crate::Builder::label): their names, which were checked, and values, in the
-    /// order in which they were given.
+    /// Called once, when the queue is built and before [`attach`](Self::attach), if it has [constant
+    /// labels](crate::Builder::label): their checked names and values, in the order given.
     ///
     /// ```
     /// # use requeue::{Metrics, WorkQueue};
@@ -480,10 +472,9 @@ pub trait Metrics: Send + Sync + 'static {
     fn attach_labels(&self, labels: &[(String, String)]) {
         let _ = labels;
     }
-    /// Called once for each [`Worker`](crate::Worker) of the queue, when it is
-    /// started: where to read how many threads, or tasks, it has and how many are busy.
-    /// Once they have ended that is 0, and once the worker's handle is gone too the
-    /// reference cannot be upgraded any more.
+    /// Called once for each [`Worker`](crate::Worker) of the queue, when it starts, with the source of its
+    /// numbers of threads or tasks and of busy ones. They are 0 once all have ended. Once the worker's handle
+    /// is gone too the reference cannot be upgraded.
     ///
     /// ```
     /// # use requeue::{Metrics, ReadWorkers, WorkQueue, Worker};
@@ -507,7 +498,7 @@ pub trait Metrics: Send + Sync + 'static {
     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
         let _ = workers;
     }
-    /// Called once, when a queue of an engine is opened that tells such figures: where they are read.
+    /// Called once, when a queue of an engine with figures is opened, with their source.
     ///
     /// ```
     /// # use requeue::{EngineGauges, Metrics, ReadEngine, Source, WorkQueue};

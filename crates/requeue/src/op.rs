@@ -1,4 +1,4 @@
-//! The calls of an engine: awaited or waited for, and what may become of them.
+//! [`Op`] and [`EngineError`]: the calls of an engine, awaited or waited for.
 
 use crate::{Add, AddError, Added, BoxError, Refused, WorkQueue};
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Why a call of an engine failed, and whether it has changed anything.
+/// Error of an engine's call, which says whether anything has changed.
 ///
 /// ```
 /// # use requeue::EngineError;
@@ -21,24 +21,24 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Nothing has changed. The call may be made again.
+    /// Nothing has changed. The call can be repeated.
     NotApplied(BoxError),
-    /// It may have happened, or not: the store failed before it could say so. Adding a key again is harmless; a value
-    /// that is added again may be merged twice.
+    /// Unknown whether it happened: the store failed before it answered. Adding a key again is harmless; a
+    /// value that is added again may be merged twice.
     Unknown(BoxError),
-    /// The queue takes nothing any more. Nothing has changed.
+    /// The queue is shut down. Nothing has changed.
     ShutDown,
-    /// The run is not the key's any more: its process was not heard of for as long as its lease, and others have the key.
+    /// The process has lost the key: it was not heard of for the time of its lease, and others have the key.
     /// Nothing has changed.
     LeaseLost,
-    /// The store's schema serves only newer programs. Nothing has changed.
+    /// The store's schema needs a newer program. Nothing has changed.
     Version {
-        /// That of the store: the oldest program that it serves.
+        /// The store's version: the oldest program that it serves.
         found: u32,
-        /// The newest that this program knows.
+        /// The newest version that this program knows.
         known: u32,
     },
-    /// A key or a value can't be written or read.
+    /// A key or a value cannot be encoded or decoded.
     Codec(BoxError),
 }
 
@@ -71,7 +71,7 @@ impl Error for EngineError {
     }
 }
 
-/// A trigger that an engine did not take, or of which it cannot say: key and value come back.
+/// A failed trigger of an engine, with its key and value.
 ///
 /// ```
 /// # use requeue::{AsyncQueue, EngineError, WorkQueue};
@@ -85,7 +85,7 @@ pub struct AddFailed<K, V = ()> {
     pub key: K,
     /// The value, if there was one.
     pub value: Option<V>,
-    /// What went wrong.
+    /// The error.
     pub error: EngineError,
 }
 
@@ -120,9 +120,9 @@ impl<K, V> From<AddError<K, V>> for AddFailed<K, V> {
     }
 }
 
-/// A call of an engine that goes on: await it, or [`wait`](Self::wait) for it.
+/// A running call of an engine: await it, or [`wait`](Self::wait) for it.
 ///
-/// It has begun already. Dropped, it goes on to its end all the same, and nobody hears of that.
+/// The call has already begun. If this is dropped, the call still completes, and its result is lost.
 ///
 /// ```
 /// # use requeue::{AddFailed, AsyncQueue, Added, WorkQueue};
@@ -138,12 +138,12 @@ impl<K, V> From<AddError<K, V>> for AddFailed<K, V> {
 pub struct Op<T, E = EngineError>(State<T, E>);
 
 enum State<T, E> {
-    /// `None` once it was told.
+    /// `None` once it was returned.
     Ended(Option<Result<T, E>>),
     Goes(Box<dyn Call<T, E>>),
 }
 
-/// What an engine makes an [`Op`] of.
+/// The engine's implementation of an [`Op`].
 ///
 /// ```
 /// # use requeue::{EngineError, Op, engine::Call};
@@ -161,7 +161,8 @@ enum State<T, E> {
 /// # Ok::<(), EngineError>(())
 /// ```
 pub trait Call<T, E>: Send {
-    /// How it has ended; otherwise the waker is woken when it ends. Not called after it said so.
+    /// The result, once the call has ended; otherwise the waker is woken when it ends. Not called after it
+    /// returned one.
     ///
     /// ```
     /// # use requeue::{EngineError, Op, engine::Call};
@@ -180,7 +181,7 @@ pub trait Call<T, E>: Send {
     /// ```
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, E>>;
 
-    /// Blocks the calling thread until it ends.
+    /// Blocks the calling thread until the call ends.
     ///
     /// ```
     /// # use requeue::{EngineError, Op, engine::Call};
@@ -201,7 +202,7 @@ pub trait Call<T, E>: Send {
 }
 
 impl<T, E> Op<T, E> {
-    /// One that goes on.
+    /// A running call.
     ///
     /// ```
     /// # use requeue::{EngineError, Op, engine::Call};
@@ -226,11 +227,11 @@ impl<T, E> Op<T, E> {
     ///
     /// # Errors
     ///
-    /// What the call failed with.
+    /// The call's error.
     ///
     /// # Panics
     ///
-    /// If it was awaited, and has ended by that.
+    /// If it was awaited before, and has ended.
     ///
     /// ```
     /// # use requeue::{EngineError, Op};
@@ -248,7 +249,7 @@ impl<T, E> Op<T, E> {
 }
 
 impl<T, E> From<Result<T, E>> for Op<T, E> {
-    /// One that has ended.
+    /// A call that has ended.
     fn from(ended: Result<T, E>) -> Self {
         Self(State::Ended(Some(ended)))
     }
@@ -274,7 +275,7 @@ impl<T, E> Future for Op<T, E> {
 
 debug!([T, E] Op<T, E>, |op| { ended: matches!(op.0, State::Ended(_)), .. });
 
-/// What a program needs that only feeds a queue, whichever it is: in memory, or an engine's.
+/// The adding side of a queue, in memory or an engine's.
 ///
 /// ```
 /// # use requeue::{AsyncQueue, EngineError, WorkQueue};
@@ -288,8 +289,8 @@ debug!([T, E] Op<T, E>, |op| { ended: matches!(op.0, State::Ended(_)), .. });
 /// # Ok::<(), EngineError>(())
 /// ```
 pub trait AsyncQueue<K, V = ()> {
-    /// Asks for a run of the key. When this has ended well the trigger is as safe as the queue keeps it: an engine's
-    /// survives the process.
+    /// Asks for a run of the key. When this has succeeded the trigger is as safe as the queue keeps it: an
+    /// engine's survives the process.
     ///
     /// ```
     /// # use requeue::{Add, AsyncQueue, WorkQueue};
@@ -300,7 +301,7 @@ pub trait AsyncQueue<K, V = ()> {
     /// ```
     fn add(&self, key: K) -> Op<Added, AddFailed<K, V>>;
 
-    /// Asks for a run of the key so much later.
+    /// Asks for a run of the key after a delay.
     ///
     /// ```
     /// # use requeue::{Add, AsyncQueue, WorkQueue};
@@ -311,7 +312,7 @@ pub trait AsyncQueue<K, V = ()> {
     /// ```
     fn add_after(&self, key: K, delay: Duration) -> Op<Added, AddFailed<K, V>>;
 
-    /// Asks for a run of the key as `how` says.
+    /// Asks for a run of the key with the options of `how`.
     ///
     /// ```
     /// # use requeue::{Add, AsyncQueue, WorkQueue};

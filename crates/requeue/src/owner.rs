@@ -1,12 +1,10 @@
-//! How guards and waiting callers refer to their queue: by a borrow, or by a reference that keeps it
-//! alive.
+//! [`Owner`]: how guards and waiting callers refer to their queue.
 
 use crate::hold::Shared;
 use std::sync::Arc;
 
-/// Whose queue a guard or a waiting caller belongs to: borrowed from a handle,
-/// or with a reference of its own. Neither is a handle: it does not keep the
-/// queue open.
+/// A reference to the queue of a guard or a waiting caller: borrowed from a handle, or its own. Neither is a
+/// handle: it does not keep the queue open.
 pub(crate) enum Owner<'q, K, V> {
     Borrowed(&'q Arc<Shared<K, V>>),
     Owned(Arc<Shared<K, V>>),

@@ -1,11 +1,11 @@
-//! Panics of users' code where nobody can receive them.
+//! Handling of panics in user code that no caller can receive.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 
-/// Runs foreign code whose panic nobody here can receive; `None` if it panicked. A payload may panic
-/// when it is dropped; that one is leaked.
+/// Runs user code and catches its panic; `None` if it panicked. If the payload panics when dropped, it is
+/// leaked.
 pub(crate) fn quietly<T>(foreign: impl FnOnce() -> T) -> Option<T> {
     let payload = match catch_unwind(AssertUnwindSafe(foreign)) {
         Ok(answer) => return Some(answer),
@@ -17,8 +17,8 @@ pub(crate) fn quietly<T>(foreign: impl FnOnce() -> T) -> Option<T> {
     None
 }
 
-/// Does what a `Drop` does. During unwinding a panic of users' code is caught: a
-/// second one would abort the process.
+/// Runs the body of a `Drop`. During unwinding a panic of user code is caught: a second one would abort the
+/// process.
 #[inline]
 pub(crate) fn in_drop(what: impl FnOnce()) {
     if std::thread::panicking() {
@@ -28,8 +28,7 @@ pub(crate) fn in_drop(what: impl FnOnce()) {
     }
 }
 
-/// Drops a key and a value. One that panics does not keep the other from being dropped, nor
-/// does its panic meet another one.
+/// Drops a key and a value. If one panics, the other is still dropped, outside the unwinding.
 #[inline]
 pub(crate) fn drop_both<K, V>(key: Option<K>, value: Option<V>) {
     if std::mem::needs_drop::<(K, V)>() && (key.is_some() || value.is_some()) {
@@ -40,8 +39,7 @@ pub(crate) fn drop_both<K, V>(key: Option<K>, value: Option<V>) {
     }
 }
 
-/// Takes out what stands there and drops it, as a `Drop` does: also where a panic unwinds
-/// through whoever has it.
+/// Drops the value in a slot as a `Drop` does, even if a panic unwinds through its owner.
 pub(crate) struct DropsQuietly<'a, T>(pub(crate) &'a mut Option<T>);
 
 impl<T> Drop for DropsQuietly<'_, T> {
@@ -53,14 +51,14 @@ impl<T> Drop for DropsQuietly<'_, T> {
     }
 }
 
-/// Wakes all of them: one that panics must not keep the rest asleep.
+/// Wakes all wakers. One that panics must not keep the rest asleep.
 pub(crate) fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
         quietly(|| waker.wake());
     }
 }
 
-/// The first of several panics, to go on once all is done.
+/// The first of several panics, resumed when all is done.
 #[derive(Default)]
 pub(crate) struct FirstPanic(Option<Box<dyn Any + Send>>);
 

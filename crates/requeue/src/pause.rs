@@ -1,4 +1,4 @@
-//! Pause and resume (rule B7), and the end of a dispatch rate (rule B6).
+//! Pause and resume (rule B7), and the lifting of a dispatch rate (rule B6).
 
 use crate::WorkQueue;
 use crate::hold::Shared;
@@ -26,17 +26,17 @@ impl<K, V> Shared<K, V> {
 }
 
 impl<K, V, S> WorkQueue<K, V, S> {
-    /// Hands out no key until [`resume`](Self::resume): getters wait, [`try_get`](Self::try_get)
-    /// says "empty". Runs that are on go on, triggers are taken, and timers fire: keys become
-    /// ready and count in [`len`](Self::len). Each keeps its place in line, and does not grow older for
+    /// Hands out no key until [`resume`](Self::resume): getters wait, and [`try_get`](Self::try_get) returns
+    /// "empty". Current runs go on, triggers are accepted, and timers fire: keys become ready and count in
+    /// [`len`](Self::len). Each keeps its place in line, and does not age for
     /// [`max_wait`](crate::Builder::max_wait).
     ///
-    /// A drain and [`shut_down`](Self::shut_down) lift all pauses, so that what is left can be
-    /// worked off, and from then on a pause is refused: the answer is `false`, and nothing has
-    /// changed. [`close`](Self::close) alone does neither.
+    /// A drain and [`shut_down`](Self::shut_down) lift all pauses, so that the remaining keys can be worked
+    /// off. After that a pause returns `false` and changes nothing. [`close`](Self::close) alone does
+    /// neither.
     ///
-    /// It costs the same however many keys are ready. Pauses do not add up: one `resume` ends
-    /// any number of them.
+    /// The cost does not depend on the number of ready keys. Pauses do not add up: one `resume` ends any
+    /// number of them.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -53,8 +53,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.enter(&mut None).with(|hold| hold.core.pause())
     }
 
-    /// Hands out keys again; `false` if the queue was not paused. Keys that were paused by
-    /// themselves stay so.
+    /// Hands out keys again; `false` if the queue was not paused. Keys that are themselves paused stay
+    /// paused.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -66,10 +66,9 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.enter(&mut None).with(|hold| hold.core.resume())
     }
 
-    /// Lifts the [rate](crate::Builder::rate) for good, and those of
-    /// [groups](crate::GroupRules::rate): from now on keys are handed out as fast as
-    /// they are asked for. `false` if there was none. It is for an end in a hurry: a drain keeps
-    /// to the rate otherwise.
+    /// Lifts the [rate](crate::Builder::rate) for good, and those of [groups](crate::GroupRules::rate): keys
+    /// are then handed out as fast as they are asked for. `false` if there was none. For a drain in a hurry,
+    /// which otherwise keeps to the rate.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -106,19 +105,19 @@ impl<K, V, S> WorkQueue<K, V, S> {
 }
 
 impl<K, V, S> WorkQueue<K, V, S> {
-    /// Hands out no key of this key's group until [`resume_group`](Self::resume_group). `key` is any
-    /// key of the group, which the queue need not know; `tier` says which of its groups: 0 is what
-    /// the first [`group_by`](crate::Builder::group_by) tells, 1 the second.
+    /// Hands out no key of this key's group until [`resume_group`](Self::resume_group). `key` is any key of
+    /// the group, which the queue need not know; `tier` selects its group: 0 is that of the first
+    /// [`group_by`](crate::Builder::group_by), 1 the second.
     ///
-    /// The keys of a paused group stay ready, count in [`len`](Self::len), and do not grow older for
-    /// [`max_wait`](crate::Builder::max_wait); triggers, timers and runs that are on go on. It leaves the turns as a group at its cap does. A group of which
-    /// no key is known can be paused too, and its pause is kept until it is lifted: the queue
-    /// keeps something of each group that is paused.
+    /// The keys of a paused group stay ready, count in [`len`](Self::len), and do not age for
+    /// [`max_wait`](crate::Builder::max_wait); triggers, timers and current runs go on. The group leaves the
+    /// turns like one at its cap. A group without a known key can be paused too. The queue remembers each
+    /// paused group until it is resumed.
     ///
-    /// `false`, and nothing has changed, if the queue has no such groups, or if a drain or
-    /// [`shut_down`](Self::shut_down) has begun: these lift all pauses. It costs the same however many
-    /// keys the group has. Pauses of one group do not add up; those of a tenant and of one of its
-    /// namespaces are two.
+    /// Returns `false`, and changes nothing, if the queue has no such groups, or if a drain or
+    /// [`shut_down`](Self::shut_down) has begun: these lift all pauses. The cost does not depend on the
+    /// number of the group's keys. Pauses of one group do not add up; those of a tenant and of one of its
+    /// namespaces are separate.
     ///
     /// ```
     /// # use requeue::{Paused, WorkQueue};
@@ -138,13 +137,13 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// If the functions of groups do: then nothing has changed.
+    /// If a group function panics. Then nothing has changed.
     pub fn pause_group(&self, key: &K, tier: usize) -> bool {
         self.shared.enter(&mut None).with(|hold| hold.core.pause_group(key, tier))
     }
 
-    /// Hands out the keys of this key's group again; `false` if it was not paused. The group comes
-    /// behind those that wait for their turn; its keys keep their order.
+    /// Hands out the keys of this key's group again; `false` if it was not paused. The group goes behind
+    /// those that wait for their turn; its keys keep their order.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -156,12 +155,12 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// As [`pause_group`](Self::pause_group).
+    /// Like [`pause_group`](Self::pause_group).
     pub fn resume_group(&self, key: &K, tier: usize) -> bool {
         self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key, tier))
     }
 
-    /// Whether this key's group is paused: the one that `tier` says, and not one that this is in.
+    /// Whether this key's group at this `tier` is paused itself, not through a group that contains it.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -173,7 +172,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// As [`pause_group`](Self::pause_group).
+    /// Like [`pause_group`](Self::pause_group).
     #[must_use]
     pub fn is_group_paused(&self, key: &K, tier: usize) -> bool {
         self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key, tier))
@@ -181,19 +180,17 @@ impl<K, V, S> WorkQueue<K, V, S> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Does not hand out this key until [`resume_key`](Self::resume_key). A key that the queue
-    /// does not know can be paused too, and is known from then on: [`state`](Self::state),
-    /// [`snapshot`](Self::snapshot) and [`explain`](Self::explain) tell of it.
+    /// Stops handing out this key until [`resume_key`](Self::resume_key). An unknown key can be paused too,
+    /// and is known from then on: [`state`](Self::state), [`snapshot`](Self::snapshot) and
+    /// [`explain`](Self::explain) report it.
     ///
-    /// If the key is held its run goes on, and what follows from it waits: a dirty or retried
-    /// key becomes ready and is not handed out. A ready key leaves the line and goes on to
-    /// count in [`len`](Self::len). Triggers, [`cancel`](Self::cancel) and timers do what they
-    /// ever do. An order of one's own hears that the key [leaves](crate::ReadyOrder::leave) the
-    /// line, and nothing more of it until it is resumed.
+    /// If the key is held its run goes on, and its next run waits: a dirty or retried key becomes ready and
+    /// is not handed out. A ready key leaves the line but still counts in [`len`](Self::len). Triggers,
+    /// [`cancel`](Self::cancel) and timers work as usual. A custom order is told that the key
+    /// [leaves](crate::ReadyOrder::leave) the line, and nothing more of it until it is resumed.
     ///
-    /// A drain and [`shut_down`](Self::shut_down) lift all pauses, and refuse those that come
-    /// afterwards: the answer is `false`, and nothing has changed. It costs what a
-    /// [`cancel`](Self::cancel) costs, however many keys there are.
+    /// A drain and [`shut_down`](Self::shut_down) lift all pauses. After that a pause returns `false` and
+    /// changes nothing. The cost is that of a [`cancel`](Self::cancel), however many keys there are.
     ///
     /// ```
     /// # use requeue::{Paused, WorkQueue};
@@ -210,15 +207,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// If `Hash`, `Eq` or an order of the user's own does: then nothing has changed.
+    /// If the user's `Hash`, `Eq` or order panics. Then nothing has changed.
     pub fn pause_key(&self, key: K) -> bool {
         let hash = self.hash(&key);
         self.shared.pause_key(key, hash)
     }
 
-    /// Hands out this key again; `false` if it was not paused. If it is ready it goes to the
-    /// back of the line, of its priority where there are priorities, as if it had become ready
-    /// now: its age begins anew.
+    /// Hands out this key again; `false` if it was not paused. If it is ready it goes to the back of the line
+    /// (of its priority, if there are priorities) as if it had become ready now, and its age begins anew.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -232,7 +228,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///
     /// # Panics
     ///
-    /// If `Hash` or `Eq` does: then nothing has changed.
+    /// If `Hash` or `Eq` panics. Then nothing has changed.
     pub fn resume_key<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,

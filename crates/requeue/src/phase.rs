@@ -1,8 +1,8 @@
-//! How far a queue's shutdown is.
+//! [`Phase`]: the progress of a queue's shutdown.
 
 use crate::hold::Shared;
-/// How far a queue's shutdown is: what [`WorkQueue::phase`](crate::WorkQueue::phase)
-/// says. Phases only move forward, and compare in that order.
+/// Progress of a queue's shutdown: returned by [`WorkQueue::phase`](crate::WorkQueue::phase). Phases only
+/// move forward, and compare in that order.
 ///
 /// | | [`add`] and its kin | [`retry`], [`again`] | ready keys |
 /// |---|---|---|---|
@@ -29,16 +29,15 @@ use crate::hold::Shared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Everybody may trigger runs.
+    /// Any caller may add.
     Open,
-    /// After [`close`](crate::WorkQueue::close), and in a drain that waits for waiting
-    /// keys: only holders may trigger runs, of the keys that they hold.
+    /// After [`close`](crate::WorkQueue::close), and in a drain that waits for waiting keys: only holders may
+    /// trigger runs, of the keys that they hold.
     Closed,
-    /// After [`shut_down`](crate::WorkQueue::shut_down) or a drain: nobody may. Keys are
-    /// still ready, dirty or held.
+    /// After [`shut_down`](crate::WorkQueue::shut_down) or a drain: no caller may add. Keys are still ready,
+    /// dirty or held.
     ShutDown,
-    /// Nothing is ready, dirty or held, and nothing will be: no run goes on and none will
-    /// come.
+    /// Nothing is ready, dirty or held, or will be: no run goes on and none will come.
     Over,
 }
 

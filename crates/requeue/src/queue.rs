@@ -1,4 +1,4 @@
-//! The queue's handle and its calls.
+//! [`WorkQueue`]: the queue's handle and its calls.
 
 use crate::add::{Add, When};
 use crate::add_many::AddedMany;
@@ -27,14 +27,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A queue of keys: the FIFO queue, the delaying queue and the rate-limiting
-/// queue in one.
+/// A queue of keys: client-go's FIFO, delaying and rate-limiting queue in one.
 ///
-/// This is a handle; a clone is another handle to the same queue. When the last
-/// handle is dropped the queue is shut down: guards, waiting callers and workers
-/// are not handles.
+/// This is a handle; a clone is another handle to the same queue. When the last handle is dropped the queue
+/// is shut down. Guards, waiting callers and workers are not handles.
 ///
-/// See the [crate's documentation](crate) for what it promises.
+/// The [crate's documentation](crate) says what it promises.
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -69,7 +67,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Hashes before the lock is taken: a hasher is users' code.
+    /// Hashes a key before the lock is taken: a hasher is user code.
     #[inline]
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         let hash = self.hasher.hash_one(key);
@@ -84,17 +82,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
 
     /// Asks for a run of `key`.
     ///
-    /// A ready key stays where it is in line. A held key becomes dirty: it runs
-    /// once more when its run ends. Any other key goes to the back of the line.
-    /// Some run of the key starts after this call began, and sees everything
-    /// that the caller wrote before it.
+    /// A ready key stays in its place in line. A held key becomes dirty: it runs once more when its run ends.
+    /// Any other key goes to the back of the line. Some run of the key starts after this call began, and sees
+    /// everything that the caller wrote before it.
     ///
-    /// An `add` that changes nothing, because the key is ready already, or held and
-    /// dirty, mostly takes no lock where keys are integers (of at most 64 bits, and not
-    /// wrapped in another type): many threads may repeat themselves at little
-    /// cost. (What was written is seen through atomics and locks. `unsafe` code that
-    /// hands plain memory to the run must order that itself, by a store with
-    /// `Release` and a load with `Acquire`.)
+    /// If the key is already ready, or held and dirty, an `add` changes nothing. For integer keys (of at most
+    /// 64 bits, and not wrapped in another type) such an add mostly takes no lock: many threads may repeat it
+    /// at little cost. (The run sees the caller's writes through atomics and locks. `unsafe` code that passes
+    /// plain memory to the run must order that itself, by a store with `Release` and a load with `Acquire`.)
     ///
     /// # Errors
     ///
@@ -116,8 +111,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.add_now(key, hash)
     }
 
-    /// [`add`](Self::add) by reference: the key is cloned only if the queue does
-    /// not know it.
+    /// Like [`add`](Self::add), but by reference: the key is cloned only if the queue does not know it.
     ///
     /// # Errors
     ///
@@ -138,7 +132,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.add_ref(key, hash)
     }
 
-    /// [`add`](Self::add) with a value, which merges into what the key has.
+    /// Like [`add`](Self::add), with a value, which merges into the value that the key has.
     ///
     /// # Errors
     ///
@@ -158,12 +152,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.add_saying(key, hash, (Some(value), 0))
     }
 
-    /// Asks for a run of `key` in `delay`; zero is [`add`](Self::add).
+    /// Asks for a run of `key` after `delay`; zero is an [`add`](Self::add).
     ///
-    /// A second timer for a waiting key keeps the earlier instant. An `add`
-    /// meanwhile makes the key ready and leaves the timer: its run comes too.
-    /// The key is never handed out before, whatever the length: a delay that
-    /// reaches beyond 584 years is never due.
+    /// A second timer for a waiting key keeps the earlier instant. An `add` meanwhile makes the key ready and
+    /// leaves the timer: its run comes too. A run is never early. A delay that reaches beyond 584 years is
+    /// never due.
     ///
     /// # Errors
     ///
@@ -186,7 +179,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.add_with(key, Add::after(delay))
     }
 
-    /// Asks for a run as `how` says: see [`Add`].
+    /// Asks for a run of `key` with the options of `how`: see [`Add`].
     ///
     /// # Errors
     ///
@@ -234,21 +227,19 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         accepted.map(|accepted| accepted.added)
     }
 
-    /// Asks for a run of each key, as [`add`](Self::add) does, in the order of the
-    /// keys and in one lock hold.
+    /// Asks for a run of each key like [`add`](Self::add), in the order of the keys and in one lock hold.
     ///
-    /// A key that comes twice is coalesced, as in two calls. How long the hold is
-    /// is the caller's choice: others wait for the lock meanwhile, 30 to 60 ns for
-    /// each `u64` (Intel Xeon, 2 shared cores, rustc 1.95, commit 5f6b634).
+    /// A key that comes twice is coalesced. The size of the batch decides how long others wait for the lock:
+    /// 30 to 60 ns for each `u64` (Intel Xeon, 2 shared cores, rustc 1.95, commit 5f6b634).
     ///
-    /// What became of each key, and each key that was refused, is in the
-    /// [`AddedMany`] that this returns; `.all()?` is the short way.
+    /// The returned [`AddedMany`] has the result for each key, and each refused key; `.all()?` is the short
+    /// way.
     ///
     /// # Panics
     ///
-    /// If users' code does. The iterator and `Hash` run before anything is
-    /// accepted. If `Eq`, a merge function or an order of the user's own panics,
-    /// the triggers before that one are accepted, and it and those behind it are not.
+    /// If user code panics. The iterator and `Hash` run before anything is accepted. If `Eq`, a merge
+    /// function or a user's order panics, the triggers before that one are accepted, and it and the later
+    /// ones are not.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -261,17 +252,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.add_many_with(keys.into_iter().map(|key| (key, Add::now())))
     }
 
-    /// Asks for a run of each key as it says, see [`Add`], in the order of the
-    /// keys, by one reading of the clock and in one lock hold; otherwise as
-    /// [`add_many`](Self::add_many).
+    /// Asks for a run of each key with its own options, see [`Add`], in the order of the keys, by one reading
+    /// of the clock and in one lock hold; otherwise like [`add_many`](Self::add_many).
     ///
-    /// Each key has options of its own. A limiter is asked once for each key that
-    /// wants it; one of the user's own without the lock, before the hold.
+    /// A limiter is asked once for each key that wants it; a user's limiter outside the lock, before the
+    /// hold.
     ///
     /// # Panics
     ///
-    /// As [`add_many`](Self::add_many), and if a limiter of the user's own does:
-    /// the triggers before that one are accepted then too.
+    /// Like [`add_many`](Self::add_many), and if a user's limiter panics: the triggers before that one are
+    /// accepted then too.
     ///
     /// ```
     /// # use requeue::{Add, FakeClock, WorkQueue};
@@ -296,27 +286,26 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         batch
     }
 
-    /// Asks for a run of `key` when the limiter says. Every call asks the limiter once, also
-    /// for a key that is waiting already.
+    /// Asks for a run of `key` after the limiter's delay. Every call asks the limiter once, even for a key
+    /// that is already waiting.
     ///
-    /// Returns the delay that the limiter gave. (The key runs earlier where it is ready,
-    /// or has an earlier timer: [`state`](Self::state) knows.)
+    /// Returns the limiter's delay. (The key runs earlier if it is ready or has an earlier timer: see
+    /// [`state`](Self::state).)
     ///
-    /// The default limiter has one bucket for all keys beside the back-off of each: a
-    /// burst of 100, then 10 a second. So where 1,000 keys fail at once, the last of them
-    /// waits 90 s, although each has failed only once. Where keys fail for reasons of
-    /// their own, give the queue
+    /// The default limiter has one bucket for all keys beside each key's back-off: a burst of 100, then 10
+    /// per second. So if 1,000 keys fail at once, the last of them waits 90 s, although each has failed only
+    /// once. If your keys fail independently, give the queue
     /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket)
     /// ([`Builder::limiter`](crate::Builder::limiter)).
     ///
     /// # Errors
     ///
     /// [`AddError`](crate::AddError) with the key, if the queue is shut down or closed, or has a
-    /// [bound](crate::Builder::bound) and no room; the limiter has not been asked then.
+    /// [bound](crate::Builder::bound) and no room. The limiter is not asked then.
     ///
     /// # Panics
     ///
-    /// If a limiter of the user's own does: the trigger is not accepted then.
+    /// If a user's limiter panics. The trigger is not accepted then.
     ///
     /// ```
     /// # use requeue::{limiter, WorkQueue};
@@ -333,7 +322,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.add_limited(key, hash, (None, 0), Policy::default()).map(|accepted| accepted.delay)
     }
 
-    /// Clears the limiter's record of the key. A timer that it has stays.
+    /// Clears the limiter's record of the key. The key's timer stays.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -356,8 +345,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         });
     }
 
-    /// How often the key was put back through the limiter since it was last
-    /// forgotten.
+    /// Number of requeues of the key through the limiter since it was last forgotten.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -379,13 +367,13 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         })
     }
 
-    /// Ends the run of a key whose guard was [detached](Item::detach). If the
-    /// guard is still there it becomes inert; its key stays readable. The key's failures
-    /// stay on record: [`forget`](Self::forget) clears them.
+    /// Ends the run of a key whose guard was [detached](Item::detach). If the guard still exists it becomes
+    /// inert; its key stays readable. The key's failures stay on record: [`forget`](Self::forget) clears
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`NotHeld`] if nobody holds the key: nothing has changed.
+    /// [`NotHeld`] if the key is not held: nothing has changed.
     ///
     /// ```
     /// # use requeue::{NotHeld, WorkQueue};
@@ -410,8 +398,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Ok(())
     }
 
-    /// What the queue knows of a key: ready, waiting, held, dirty, its failures.
-    /// `None` if it does not know it.
+    /// State of a key: ready, waiting, held, dirty, its failures. `None` if the queue does not know it.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -433,9 +420,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         self.shared.enter_at(self.shared.now()).with(|hold| hold.core.state(key, hash))
     }
 
-    /// Why a key is running, or is not, in words: what [`state`](Self::state) knows, and what
-    /// else holds the key back, as text for people. All of it is of one instant, but for the
-    /// [worker](crate::Run::worker) that has the key, who is asked a moment later.
+    /// Explains why a key is running or not, in words: its [`state`](Self::state), and anything else that
+    /// holds it back, as text for people. All of it is of one instant, except for the
+    /// [worker](crate::Run::worker) that has the key, which is asked a moment later.
     ///
     /// ```
     /// # use requeue::{FakeClock, WorkQueue};
@@ -476,14 +463,12 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// [`timeout`](Get::timeout) on it. `None` means that the queue is shut down
     /// and worked off.
     ///
-    /// It waits as long as any [`WorkQueue`] is there to add with, this one too: shut the
-    /// queue down, or get through a [`getter`](Self::getter), which keeps no queue open.
-    /// [`close`](Self::close) does not end it.
+    /// It waits as long as any [`WorkQueue`] exists to add with, this one included: shut the queue down, or
+    /// use a [`getter`](Self::getter), which keeps no queue open. [`close`](Self::close) does not end it.
     ///
-    /// While keys are ready it is ready at once, however often it is called: it takes part
-    /// in no runtime's cooperative budget. A loop over keys that are always ready again,
-    /// with a body that never waits, keeps its thread from the executor's other tasks. Yield
-    /// in it now and then (`tokio::task::yield_now().await`).
+    /// While keys are ready it is ready at once, however often it is called: it takes part in no runtime's
+    /// cooperative budget. A loop over keys that are always ready, with a body that never waits, keeps its
+    /// thread from the executor's other tasks. Yield in it now and then (`tokio::task::yield_now().await`).
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -524,12 +509,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
         get_blocking(&self.shared)
     }
 
-    /// A key if one is ready.
+    /// Takes a key if one is ready.
     ///
     /// # Errors
     ///
-    /// [`TryGetError::Empty`], and [`TryGetError::ShutDown`] once no key will be
-    /// ready any more.
+    /// [`TryGetError::Empty`], or [`TryGetError::ShutDown`] once no key will be ready any more.
     ///
     /// ```
     /// # use requeue::{TryGetError, WorkQueue};
@@ -546,13 +530,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// [`timeout`](GetMany::timeout) on it. `None` means that the queue is shut
     /// down and worked off.
     ///
-    /// While keys are ready it is ready at once, and gives other tasks no turn: see
-    /// [`get`](Self::get).
+    /// While keys are ready it is ready at once, and does not yield to other tasks: see [`get`](Self::get).
     ///
-    /// The keys can be ended in one hold too, and the next taken in the same one:
-    /// [`Items::next`]. How long a hold is is the caller's choice: others wait for
-    /// the lock meanwhile, 30 ns for each `u64` and 30 to 40 for its end (Intel
-    /// Xeon, 2 shared cores, rustc 1.95, commit 5f6b634).
+    /// [`Items::next`] ends the runs of these keys and takes the next ones in one hold. The size of the batch
+    /// decides how long others wait for the lock: 30 ns for each `u64`, and 30 to 40 for its end (Intel Xeon,
+    /// 2 shared cores, rustc 1.95, commit 5f6b634).
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -573,17 +555,17 @@ impl<K, V, S> WorkQueue<K, V, S> {
         GetMany::new(Owner::Borrowed(&self.shared), most, Vec::new())
     }
 
-    /// The keys that are ready, at most `most`, in one lock hold. (Asked for more
-    /// than 256, and where more are ready, it takes two.)
+    /// Takes the ready keys, at most `most`, in one lock hold. (If more than 256 are asked for and ready, it
+    /// takes two holds.)
     ///
     /// # Errors
     ///
-    /// [`TryGetError::Empty`], and [`TryGetError::ShutDown`] once no key will be
-    /// ready any more. Asked for no key it gives no items where it would say empty.
+    /// [`TryGetError::Empty`], or [`TryGetError::ShutDown`] once no key will be ready any more. If asked for
+    /// 0 keys it returns no items instead of `Empty`.
     ///
     /// # Panics
     ///
-    /// If an order of the user's own does; then all keys are ready as before.
+    /// If a user's order panics. Then all keys are ready as before.
     ///
     /// ```
     /// # use requeue::{TryGetError, WorkQueue};
@@ -619,9 +601,9 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.get().into_stream()
     }
 
-    /// A handle that only gets. It does not keep the queue open: when the last
-    /// [`WorkQueue`] goes, the queue is shut down, and those who get are told once all is
-    /// worked off. So a program whose workers have getters ends when its producers do.
+    /// A handle that only gets. It does not keep the queue open: when the last [`WorkQueue`] is dropped, the
+    /// queue is shut down, and getters end once all is worked off. So a program whose workers have getters
+    /// ends when its producers do.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -644,8 +626,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         Getter::new(self.shared.clone())
     }
 
-    /// How many keys are ready. Waiting and held ones are counted apart, see
-    /// [`stats`](Self::stats).
+    /// Number of ready keys. Waiting and held keys are counted separately, see [`stats`](Self::stats).
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -669,7 +650,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.len() == 0
     }
 
-    /// How many keys are ready, waiting, held, dirty, at one moment.
+    /// Numbers of ready, waiting, held and dirty keys, at one moment.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -685,8 +666,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.enter(&mut None).with(|hold| hold.core.stats())
     }
 
-    /// How many callers wait for a key and have not been woken. For tests:
-    /// whoever is counted here sleeps.
+    /// Number of callers that wait for a key and have not been woken. For tests: a caller that is counted
+    /// here sleeps.
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::new();
@@ -709,8 +690,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
         &self.shared.name
     }
 
-    /// Whether outside triggers are refused: from [`close`](Self::close), a
-    /// drain or [`shut_down`](Self::shut_down) on. [`phase`](Self::phase) tells more.
+    /// Whether adds are refused: after [`close`](Self::close), a drain or [`shut_down`](Self::shut_down). See
+    /// also [`phase`](Self::phase).
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::new();
@@ -723,8 +704,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.lock().with(|hold| hold.core.shutting_down())
     }
 
-    /// How far the queue's shutdown is: who may still trigger runs, and whether all is
-    /// over.
+    /// Progress of the queue's shutdown: who may still trigger runs, and whether all is over.
     ///
     /// ```
     /// # use requeue::{Phase, WorkQueue};
@@ -744,12 +724,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.phase()
     }
 
-    /// Refuses triggers from outside. Holders may still retry the keys that
-    /// they hold.
+    /// Refuses adds. Holders may still retry the keys that they hold.
     ///
-    /// It does not end getters: a key may still come back, so they go on waiting, also
-    /// when nothing is ready, waiting or held. [`shut_down`](Self::shut_down) ends them, and
-    /// so does a drain; one that waits for waiting keys closes first.
+    /// It does not end getters: a key may still come back, so they go on waiting even if nothing is ready,
+    /// waiting or held. [`shut_down`](Self::shut_down) and a drain end them; a drain that waits for waiting
+    /// keys closes first.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -783,12 +762,11 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.shut_down(self.shared.now())
     }
 
-    /// Refuses triggers at once, drops the timers, and can be waited on until
-    /// nothing is ready, dirty or held: await it or call [`wait`](Drain::wait). Keys whose timers are dropped, or whose
-    /// retry is refused, are in the [list](Self::take_unfinished) of unfinished keys.
+    /// Refuses triggers at once, drops the timers, and waits until nothing is ready, dirty or held: await it
+    /// or call [`wait`](Drain::wait). Keys whose timers are dropped, or whose retry is refused, go to the
+    /// [list](Self::take_unfinished) of unfinished keys.
     ///
-    /// The keys are worked off by whoever calls [`get`](Self::get): without a
-    /// worker this waits for ever.
+    /// Callers of [`get`](Self::get) work the keys off: without a worker this waits for ever.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -804,7 +782,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shut_down_with(DrainOptions::default())
     }
 
-    /// A drain that says what becomes of waiting keys, and by when it ends.
+    /// A drain with options: what becomes of waiting keys, and when it ends.
     ///
     /// ```
     /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
@@ -819,15 +797,15 @@ impl<K, V, S> WorkQueue<K, V, S> {
         Drain::begin(Owner::Borrowed(&self.shared), options)
     }
 
-    /// Takes the keys that drains of this queue have left unfinished, in the order in which they became so: keys whose run
-    /// failed and whose retry was refused, and keys whose timer was dropped. Each is handed out once, and goes on in
-    /// another queue by [`restore`](Self::restore). Nothing is in the list before the first drain.
+    /// Takes the keys that drains of this queue have left unfinished, in that order: keys whose run failed
+    /// and whose retry was refused, and keys whose timer was dropped. Each is returned once, and can go on in
+    /// another queue by [`restore`](Self::restore). The list is empty before the first drain.
     ///
-    /// A key that is ready or held as well stays in the list until its run has ended, and one that a guard still reads
-    /// until that is dropped. Workers hear of keys of which they have not heard ([`on_give_up`]).
+    /// A key that is also ready or held stays in the list until its run has ended, and one that a guard still
+    /// reads until that is dropped. Workers are told of each unfinished key once ([`on_give_up`]).
     ///
-    /// On the front of an engine the keys are in the store too, where the next process finds them: they are not lost if
-    /// nobody takes them, and would run twice if they went on in another queue.
+    /// On the front of an engine the keys are in the store too, where the next process finds them. They are
+    /// not lost if they stay in the list, and would run twice if they went on in another queue.
     ///
     /// ```
     /// # use requeue::*;
@@ -849,8 +827,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.take_unfinished()
     }
 
-    /// How many locks this thread has taken and how often this queue has looked a
-    /// key up, for the test that knows what each call may cost.
+    /// Number of locks that this thread has taken, and of key lookups in this queue. For the test of what
+    /// each call costs.
     #[cfg(all(requeue_counted, not(requeue_loom)))]
     #[doc(hidden)]
     #[must_use]
@@ -860,9 +838,9 @@ impl<K, V, S> WorkQueue<K, V, S> {
 }
 
 impl<K, V, S: Clone> WorkQueue<K, V, S> {
-    /// A handle that does not keep the queue open, and becomes a [`WorkQueue`] again as
-    /// long as somebody else has one: for whoever triggers runs but is not to hold up the
-    /// end, such as a cache, a callback, or the queue's own handler.
+    /// A handle that does not keep the queue open, and can become a [`WorkQueue`] again while another handle
+    /// exists. For code that triggers runs but must not delay the end, such as a cache, a callback, or the
+    /// queue's own handler.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -900,8 +878,8 @@ pub struct WeakQueue<K, V = (), S = RandomState> {
 }
 
 impl<K, V, S: Clone> WeakQueue<K, V, S> {
-    /// A handle, which keeps the queue open. `None` once the last other one was dropped,
-    /// also where getters, guards or workers still use the queue.
+    /// A handle, which keeps the queue open. `None` once the last other one was dropped, even if getters,
+    /// guards or workers still use the queue.
     ///
     /// ```
     /// # use requeue::WorkQueue;

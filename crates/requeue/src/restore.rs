@@ -1,4 +1,4 @@
-//! A key that is put back as it was known before: [`Restore`].
+//! [`Restore`]: a key that is put back with its earlier state.
 
 use crate::hold::Shared;
 use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
@@ -6,7 +6,7 @@ use requeue_core::{Restored, UnfinishedKey};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-/// A key and what was known of it, for [`WorkQueue::restore`].
+/// A key and its earlier state, for [`WorkQueue::restore`].
 ///
 /// ```
 /// use requeue::{Clock, FakeClock, Restore, WorkQueue, limiter};
@@ -45,8 +45,8 @@ impl<K, V> Restore<K, V> {
         Self { key, value: None, priority: 0, known: Restored { failures: 0, attempt: 1, due: None } }
     }
 
-    /// How often it was put back since it was last forgotten: [`KeyState::failures`]. A limiter
-    /// that counts no failures ignores it, as a token bucket does.
+    /// Sets the number of requeues since it was last forgotten: [`KeyState::failures`]. A limiter that counts
+    /// no failures, such as a token bucket, ignores it.
     ///
     /// [`KeyState::failures`]: crate::KeyState::failures
     ///
@@ -62,7 +62,7 @@ impl<K, V> Restore<K, V> {
         self
     }
 
-    /// What its next run is, counted from 1: [`KeyState::attempt`]. 0 is taken as 1.
+    /// Sets the attempt of its next run, counted from 1: [`KeyState::attempt`]. 0 counts as 1.
     ///
     /// [`KeyState::attempt`]: crate::KeyState::attempt
     ///
@@ -78,8 +78,8 @@ impl<K, V> Restore<K, V> {
         self
     }
 
-    /// When its timer is due, an instant of the queue's clock; without one the key is ready,
-    /// and so it is with one that has come.
+    /// Sets when its timer is due, an instant of the queue's clock. Without one, or if it has passed, the key
+    /// is ready.
     ///
     /// ```
     /// # use requeue::{Clock, FakeClock, Restore, WorkQueue};
@@ -95,7 +95,7 @@ impl<K, V> Restore<K, V> {
         self
     }
 
-    /// The priority of its next run, or of its timer; 0 otherwise.
+    /// Sets the priority of its next run, or of its timer; 0 by default.
     ///
     /// ```
     /// # use requeue::{Restore, WorkQueue};
@@ -110,7 +110,7 @@ impl<K, V> Restore<K, V> {
         self
     }
 
-    /// The value that its next run gets.
+    /// Sets the value of its next run.
     ///
     /// ```
     /// # use requeue::{Restore, WorkQueue};
@@ -125,7 +125,7 @@ impl<K, V> Restore<K, V> {
     }
 }
 
-/// An unfinished key of another queue goes on here as it would have there.
+/// An unfinished key of another queue, to go on here as it would have there.
 ///
 /// ```
 /// use requeue::{DrainOptions, WorkQueue};
@@ -170,25 +170,24 @@ impl<K: Eq, V> Shared<K, V> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Puts a key back as it was known before: what [`state`](Self::state) told of it in an
-    /// earlier life of the queue, and its value. It is what an engine that keeps its keys in a
-    /// store does when it opens.
+    /// Puts a key back with its earlier state: the [`state`](Self::state) that it had in an earlier life of
+    /// the queue, and its value. An engine calls this for the keys of its store when it opens.
     ///
-    /// It is a trigger, and to a key that is ready, waiting or held already it is like any
-    /// other: its value merges as the newer one, and the earlier of two timers stays. Of the
-    /// failures the larger number stays. The attempt is that of a key that was none of these.
-    /// With a due instant or failures it reads the clock.
+    /// It is a trigger, and acts like any other on a key that is already ready, waiting or held: its value
+    /// merges as the newer one, and the earlier of two timers stays. The larger number of failures stays. The
+    /// attempt applies only to a key that was none of these. With a due instant or failures it reads the
+    /// clock.
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, if the queue is shut down or closed, or if there are
-    /// failures and the limiter, one of the user's own, counts them itself
-    /// ([`Refused::CountedElsewhere`]), or if there is a priority and the queue has none
-    /// ([`Refused::NoPriorities`]), or if the queue has a bound and is full ([`Refused::Full`]).
+    /// [`AddError`] with key and value, if the queue is shut down or closed; if there are failures and a
+    /// user's limiter counts them itself ([`Refused::CountedElsewhere`]); if there is a priority and the
+    /// queue has none ([`Refused::NoPriorities`]); or if the queue has a bound and is full
+    /// ([`Refused::Full`]).
     ///
     /// # Panics
     ///
-    /// If users' code does, as in [`add_with`](Self::add_with): the key is not restored then.
+    /// If user code panics, as in [`add_with`](Self::add_with). The key is not restored then.
     ///
     /// ```
     /// # use requeue::{Added, Restore, WorkQueue};

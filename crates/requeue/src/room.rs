@@ -19,23 +19,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A trigger that waits until there is room for its key: await it, or call
-/// [`wait`](Self::wait) on it.
+/// A trigger that waits for room for its key: await it, or call [`wait`](Self::wait) on it.
 ///
-/// Made by [`WorkQueue::add_when_room`]. It gives what any trigger does: what became of it, or
-/// the key and value back. Those who wait are let in one after another, in the order in
-/// which they began to wait (when it was first polled). A trigger that does not wait for room goes
-/// before them if it comes when there is some.
+/// Made by [`WorkQueue::add_when_room`]. It returns the trigger's result, or gives the key and value back.
+/// Waiting triggers are let in one after another, in the order in which they began to wait (when first
+/// polled). A trigger that does not wait for room goes before them if it comes when there is some.
 ///
-/// Poll it or drop it: one that has been woken and is kept without being polled holds up those
-/// who began to wait after it. In a `select!` loop that works between two polls, make it anew
-/// each time around.
+/// Poll it or drop it: a woken future that is kept without being polled holds up those that began to wait
+/// after it. In a `select!` loop that works between two polls, make a new one each time around.
 ///
 /// # Cancel safety
 ///
-/// The trigger is accepted only in the poll that says so. Dropped before, nothing was
-/// added, key and value are dropped with it, and its turn passes on. It never answers again
-/// after it has answered.
+/// The trigger is accepted only in the poll that says so. If it is dropped before, nothing was added, key and
+/// value are dropped with it, and its turn passes on. It answers only once.
 ///
 /// ```
 /// use requeue::{Add, WorkQueue};
@@ -57,7 +53,7 @@ pub struct AddWhenRoom<'q, K, V = ()> {
     deadline: Option<Deadline>,
 }
 
-/// A place among those who wait for room.
+/// A place among the callers that wait for room.
 struct Place<'q, K, V> {
     owner: Owner<'q, K, V>,
     ticket: Option<u64>,
@@ -76,8 +72,7 @@ impl<K, V> Drop for Place<'_, K, V> {
 }
 
 impl<'q, K, V> AddWhenRoom<'q, K, V> {
-    /// For at most so long: then it is refused with [`Refused::Full`]. With zero
-    /// it does not wait.
+    /// Waits for at most `timeout`, then fails with [`Refused::Full`]. With zero it does not wait.
     ///
     /// ```
     /// # use requeue::{Add, Refused, WorkQueue};
@@ -92,7 +87,7 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
         Self { deadline: Some(Deadline::new(Limit::After(timeout))), ..self }
     }
 
-    /// Until an instant of the queue's clock at most. One in the past does not wait.
+    /// Waits at most until an instant of the queue's clock. A deadline in the past does not wait.
     ///
     /// ```
     /// # use requeue::{Add, Clock, FakeClock, Refused, WorkQueue};
@@ -107,8 +102,8 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
         Self { deadline: Some(Deadline::new(Limit::At(at))), ..self }
     }
 
-    /// The same with a reference to the queue of its own, to be moved into a task or a thread.
-    /// That reference does not keep the queue open. A place among those who wait is given up.
+    /// Makes the wait own its reference to the queue, so that it can be moved into a task or a thread. That
+    /// reference does not keep the queue open. A place among the waiting callers is given up.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
@@ -136,7 +131,7 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value, as of any trigger; [`Refused::Full`] only with a
+    /// [`AddError`] with key and value, as for any trigger; [`Refused::Full`] only with a
     /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline).
     ///
     /// ```
@@ -212,23 +207,23 @@ impl<K, V> fmt::Debug for AddWhenRoom<'_, K, V> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Asks for a run of `key` as `how` says, and waits for room if the queue is full: await
-    /// it, call [`wait`](AddWhenRoom::wait) or [`timeout`](AddWhenRoom::timeout) on it.
+    /// Asks for a run of `key` with the options of `how`, and waits for room if the queue is full: await it,
+    /// call [`wait`](AddWhenRoom::wait) or [`timeout`](AddWhenRoom::timeout) on it.
     ///
-    /// On a queue without a [`bound`](crate::Builder::bound), with one that
-    /// [drops the oldest key](crate::Builder::drop_oldest) while any is ready, and for a key
-    /// that is known, it waits for nothing: it is [`add_with`](Self::add_with). One that waits ends
-    /// its wait too when its key becomes known, or when a key becomes ready that may be dropped;
-    /// where nobody waits for keys, one that a timer makes ready is seen at the next call that looks.
+    /// It does not wait, and is [`add_with`](Self::add_with), for a known key, on a queue without a
+    /// [`bound`](crate::Builder::bound), and on one that [drops the oldest key](crate::Builder::drop_oldest)
+    /// while any is ready. A wait also ends when the key becomes known, or when a key becomes ready that can
+    /// be dropped. If no caller waits for keys, a key that a timer makes ready is seen at the next call that
+    /// looks.
     ///
     /// # Errors
     ///
-    /// [`AddError`] with key and value: those of [`add_with`](Self::add_with), also if the queue
-    /// is shut down or closed while it waits.
+    /// [`AddError`] with key and value: that of [`add_with`](Self::add_with), also if the queue is shut down
+    /// or closed during the wait.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it has said that the trigger is accepted, nothing was added.
+    /// If it is dropped before it returned the accepted trigger, nothing was added.
     ///
     /// ```
     /// # use requeue::{Add, Refused, WorkQueue};
@@ -259,8 +254,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
 }
 
 impl<K, V, S> WorkQueue<K, V, S> {
-    /// For how many further keys there is room; `None` if the queue was built without a
-    /// [`bound`](crate::Builder::bound). Others may take it before the caller does.
+    /// Number of further keys that have room; `None` if the queue was built without a
+    /// [`bound`](crate::Builder::bound). Another caller may take the room first.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -274,7 +269,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.enter(&mut None).with(|hold| hold.core.room())
     }
 
-    /// How many callers wait for room. For tests: whoever is counted here sleeps, or has been
+    /// Number of callers that wait for room. For tests: a caller that is counted here sleeps, or has been
     /// woken and has not tried yet.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! Which keys there are, in pages: [`Snapshot`].
+//! [`Snapshot`]: the keys of a queue, in pages.
 
 use crate::hold::Shared;
 use crate::panics::in_drop;
@@ -7,11 +7,10 @@ use requeue_core::KeyRef;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-/// Keys a page, unless [`Snapshot::page`] says another number.
+/// Default number of keys per page ([`Snapshot::page`]).
 const PAGE: usize = 1_000;
 
-/// A walk over the keys that the queue knows, a [`Page`] a step: see
-/// [`WorkQueue::snapshot`].
+/// An iterator over the keys that the queue knows, one [`Page`] per step: see [`WorkQueue::snapshot`].
 ///
 /// ```
 /// use requeue::{Only, WorkQueue};
@@ -30,14 +29,14 @@ const PAGE: usize = 1_000;
 #[must_use = "a snapshot looks at nothing until it is asked for its pages"]
 pub struct Snapshot<'q, K, V = ()> {
     shared: &'q Shared<K, V>,
-    /// Where the next page begins; `None` once the last was given.
+    /// Where the next page begins; `None` after the last.
     from: Option<u32>,
     most: usize,
     only: Option<Only>,
 }
 
-/// Where a walk goes on: [`Page::next`]. It stays good whatever comes and goes meanwhile, and
-/// is a number, so that it can be sent to somebody who asks for the next page later.
+/// A position in a snapshot: [`Page::next`]. It stays valid whatever comes and goes meanwhile. It can be sent
+/// as a number, to ask for the next page later.
 ///
 /// ```
 /// use requeue::{Cursor, WorkQueue};
@@ -63,7 +62,7 @@ impl Cursor {
         self.0
     }
 
-    /// The cursor with this number. One that was never given is no error: the walk goes on
+    /// The cursor with this number. A number that no page returned is no error: the snapshot goes on
     /// somewhere, or is over.
     ///
     /// ```
@@ -80,7 +79,7 @@ impl Cursor {
     }
 }
 
-/// A part of what the queue knows, all of it at one instant.
+/// A part of the queue's keys, all at one instant.
 ///
 /// ```
 /// # let q = requeue::WorkQueue::new();
@@ -93,18 +92,18 @@ impl Cursor {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Page<K> {
-    /// The keys, in no order that means anything, and what was known of each.
+    /// The keys with their states, in no particular order.
     pub keys: Vec<(K, KeyState)>,
-    /// How many keys were where, in the whole queue.
+    /// Totals of the whole queue.
     pub totals: Stats,
-    /// The instant at which all of this was so, on the queue's clock.
+    /// Instant of the page, on the queue's clock.
     pub at: Instant,
     /// Where the next page begins; `None` if this is the last.
     pub next: Option<Cursor>,
 }
 
 impl<K, V> Snapshot<'_, K, V> {
-    /// Tells only of keys that are so.
+    /// Restricts the snapshot to keys in this state.
     ///
     /// ```
     /// # use requeue::{Only, WorkQueue};
@@ -118,8 +117,8 @@ impl<K, V> Snapshot<'_, K, V> {
         Self { only: Some(only), ..self }
     }
 
-    /// How many keys a page has at most: 1,000 by default, and 0 is taken as 1. It says how
-    /// long others wait for the lock.
+    /// Sets the maximum number of keys per page: 1,000 by default; 0 counts as 1. Other callers wait for the
+    /// lock while a page is read.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -131,7 +130,7 @@ impl<K, V> Snapshot<'_, K, V> {
         Self { most: most.max(1), ..self }
     }
 
-    /// Goes on where another snapshot of this queue was.
+    /// Continues at the cursor of another snapshot of this queue.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -146,8 +145,7 @@ impl<K, V> Snapshot<'_, K, V> {
     }
 }
 
-/// Keys that are lent until they have been cloned, which is users' code and so done without
-/// the lock.
+/// Keys that are lent until they have been cloned: cloning is user code and happens outside the lock.
 struct Lent<'q, K, V> {
     shared: &'q Shared<K, V>,
     keys: Vec<(KeyRef<K>, KeyState)>,
@@ -169,7 +167,7 @@ impl<K, V> Drop for Lent<'_, K, V> {
 impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
     type Item = Page<K>;
 
-    /// The next page. The last one may have no keys; others have some.
+    /// The next page. Only the last one may be empty.
     fn next(&mut self) -> Option<Page<K>> {
         let mut from = self.from?;
         let shared = self.shared;
@@ -203,12 +201,11 @@ impl<K, V> fmt::Debug for Snapshot<'_, K, V> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Which keys the queue knows, and what of each, in pages. Each page is of one instant, with
-    /// the totals of that instant, and takes one lock hold (one more gives the keys back).
+    /// The keys that the queue knows, with their states, in pages. Each page is of one instant, with the
+    /// totals of that instant, and takes one lock hold (and one more to give the keys back).
     ///
-    /// Between two pages keys may come and go. A key that is known all the time is told of
-    /// once, by one of the pages; one that comes, goes, or goes and comes again meanwhile, may
-    /// be told of or not, or twice.
+    /// Keys may come and go between two pages. A key that is known all the time is listed once. A key that
+    /// comes or goes meanwhile may be listed, left out, or listed twice.
     ///
     /// ```
     /// # use requeue::WorkQueue;

@@ -1,10 +1,10 @@
-//! What workers work for.
+//! [`Source`]: what workers work for.
 
 use crate::WorkQueue;
 use crate::hold::Shared;
 use std::sync::Arc;
 
-/// What a [`Worker`](crate::Worker) works for: a [`WorkQueue`], or an engine.
+/// A source of keys for a [`Worker`](crate::Worker): a [`WorkQueue`], or an engine.
 ///
 /// ```
 /// # use requeue::{Source, WorkQueue, engine::Front};
@@ -22,9 +22,9 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source {
-    /// Its keys.
+    /// Type of its keys.
     type Key: 'static;
-    /// What its triggers may carry.
+    /// Type of its values.
     type Value: 'static;
 
     /// The queue that hands the keys out.
@@ -54,7 +54,7 @@ impl<Q: Source + ?Sized> Source for Arc<Q> {
     }
 }
 
-/// What workers and engines have of a queue. It is not a handle: it does not keep the queue open.
+/// Access to a queue for workers and engines. It is no handle: it does not keep the queue open.
 ///
 /// ```
 /// # use requeue::{Source, WorkQueue};

@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A key that an engine can keep: as bytes, so that every program that uses the store sees the same.
+/// A key that an engine can store as bytes, so that every program that uses the store sees one form.
 ///
-/// Text and bytes are written as they are, and integers in decimal: what `requeue add` says on the command line is the
-/// key of a program with `String`s.
+/// Text and bytes are written as they are, and integers in decimal: the text given to `requeue add` on the
+/// command line is the key of a program with `String`s.
 ///
 /// ```
 /// use requeue::BoxError;
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// assert!(Order::from_bytes(Order(7).to_bytes().into()).is_ok_and(|order| order == Order(7)));
 /// ```
 pub trait Key: Clone + Hash + Eq + Send + Sync + 'static {
-    /// The bytes of the key. Keys that are not equal have other bytes.
+    /// The bytes of the key. Unequal keys must have different bytes.
     ///
     /// ```
     /// # use requeue::engine::Key;
@@ -42,7 +42,7 @@ pub trait Key: Clone + Hash + Eq + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why no key has them.
+    /// The reason why no key has these bytes.
     ///
     /// ```
     /// # use requeue::engine::Key;
@@ -102,7 +102,7 @@ macro_rules! of_integer {
 
 of_integer!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
 
-/// What a key does in an engine's store.
+/// State of a key in an engine's store.
 ///
 /// ```
 /// # use requeue::engine::{Listed, Status};
@@ -117,13 +117,13 @@ pub enum Status {
     Held,
     /// It waits for its timer.
     Waiting,
-    /// Its last run gave up. It waits for a trigger, or to be told to run again.
+    /// Its last run gave up. It waits for a trigger, or for a call that runs it again.
     Dead,
-    /// Only its failures are known.
+    /// Only its failures are stored.
     Idle,
 }
 
-/// A key of an engine's store, and what is known of it.
+/// A key of an engine's store, with its state.
 ///
 /// ```
 /// # use requeue::engine::{Listed, Status};
@@ -134,35 +134,35 @@ pub enum Status {
 pub struct Listed {
     /// The key, as [bytes](Key::to_bytes).
     pub key: Vec<u8>,
-    /// What it does.
+    /// Its state.
     pub status: Status,
     /// It runs again after its run.
     pub dirty: bool,
-    /// In how long its timer is due.
+    /// Time until its timer is due.
     pub due_in: Option<Duration>,
-    /// How often its runs have failed since the last successful run.
+    /// Number of failed runs since the last successful one.
     pub failures: u32,
-    /// What its next run is, counted from 1.
+    /// The attempt of its next run, counted from 1.
     pub attempt: u32,
     /// Its priority.
     pub priority: i16,
     /// Its value, as JSON.
     pub value: Option<String>,
-    /// How long the key has had this status: in a file, of a key that no worker has, how long ago the first of its triggers
-    /// came that have not led to a run yet.
+    /// How long the key has had this status. In a file, for a key that no worker has: how long ago the first
+    /// trigger came that has not led to a run yet.
     pub age: Duration,
-    /// Why its last run gave up. On a server also of a key that was added again since, or that comes again by itself, until a run of
-    /// it succeeds.
+    /// The error of its last run, if that gave up. On a server it stays until a run of the key succeeds, even
+    /// if the key was added again or comes again by itself.
     pub error: Option<String>,
-    /// So long after each run it comes again, until it is cancelled.
+    /// Interval at which it comes again after each run, until it is cancelled.
     pub every: Option<Duration>,
-    /// At these times it comes again, until it is cancelled: as text.
+    /// Schedule at which it comes again, until it is cancelled, as text.
     pub schedule: Option<String>,
-    /// On a server, the process that has the key while it is held; [`age`](Self::age) is for how long.
+    /// On a server, the process that holds the key; [`age`](Self::age) is for how long.
     pub holder: Option<Holder>,
 }
 
-/// A process that has a key of a server's queue.
+/// A process that holds a key of a server's queue.
 ///
 /// ```
 /// # use requeue::engine::Holder;
@@ -171,16 +171,16 @@ pub struct Listed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The name of its machine.
+    /// Its host name.
     pub host: String,
-    /// Its number there.
+    /// Its process number on that host.
     pub pid: u32,
-    /// The name of its application, as its connections say it.
+    /// Its application name, as its connections report it.
     pub application: String,
 }
 
 impl Holder {
-    /// This process of this machine.
+    /// A process of a host.
     ///
     /// ```
     /// # use requeue::engine::Holder;
@@ -193,7 +193,7 @@ impl Holder {
 }
 
 impl Listed {
-    /// One of which nothing more is known.
+    /// A key of which only the status is known.
     ///
     /// ```
     /// # use requeue::engine::{Listed, Status};

@@ -10,16 +10,16 @@ use std::task::{Context, Poll};
 /// The keys of a queue as a stream, which ends once the queue is shut down and worked off:
 /// [`WorkQueue::stream`](crate::WorkQueue::stream), [`Get::into_stream`].
 ///
-/// While keys are ready the next item is ready at once: a loop over a hot queue gives other
-/// tasks no turn by itself. See [`WorkQueue::get`](crate::WorkQueue::get).
+/// While keys are ready the next item is ready at once: a loop over a busy queue does not yield to other
+/// tasks by itself. See [`WorkQueue::get`](crate::WorkQueue::get).
 ///
-/// An item is held until it is dropped or ended, wherever a combinator keeps it: one that
-/// collects items holds all their keys.
+/// An item is held until it is dropped or ended, wherever a combinator keeps it: a combinator that collects
+/// items holds all their keys.
 ///
 /// # Cancel safety
 ///
-/// A key is taken only in the poll that returns it. Dropping this, or a future that waits
-/// for its next item, loses no key and no wake-up.
+/// A key is taken only in the poll that returns it. Dropping the stream, or a future that waits for its next
+/// item, loses no key and no wake-up.
 ///
 /// ```
 /// use requeue::WorkQueue;
@@ -41,8 +41,8 @@ pub struct ItemStream<'q, K, V = ()> {
 }
 
 impl<'q, K, V> Get<'q, K, V> {
-    /// This wait and those that follow it, as a stream. With
-    /// [`into_owned`](Self::into_owned) it can be moved into a task.
+    /// Converts this wait and those that follow it to a stream. With [`into_owned`](Self::into_owned) it can
+    /// be moved into a task.
     ///
     /// ```
     /// # use requeue::WorkQueue;

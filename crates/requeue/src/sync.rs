@@ -1,7 +1,6 @@
-//! Where the code that has models gets locks, atomics and threads from, so that the
-//! models can swap in loom's under the private cfg `requeue_loom` (`sync/modelled.rs`), and the
-//! test of what each call costs a lock that is counted, under `requeue_counted`
-//! (`sync/counted.rs`).
+//! The source of locks, atomics and threads for code that has models. Under the private cfg `requeue_loom`
+//! they are loom's (`sync/modelled.rs`); under `requeue_counted` the lock is counted (`sync/counted.rs`), for
+//! the test of what each call costs.
 
 #[cfg(all(requeue_counted, not(requeue_loom)))]
 mod counted;
@@ -15,9 +14,8 @@ pub(crate) use self::modelled::*;
 #[cfg(not(requeue_loom))]
 pub(crate) use self::real::*;
 
-/// Whether a part of a protocol is left out, to see tests fail: in the models
-/// the one that the environment's `REQUEUE_FAULT` names, else one that was named by
-/// `--cfg requeue_fault="..."`.
+/// Whether a part of a protocol is left out, to see tests fail: in the models the part named by the
+/// environment's `REQUEUE_FAULT`, otherwise one named by `--cfg requeue_fault="..."`.
 #[inline]
 pub(crate) fn leaves_out(part: &str) -> bool {
     #[cfg(requeue_loom)]
@@ -42,7 +40,7 @@ mod real {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread;
 
-    /// A byte of each thread, whose address no other thread has at the same time.
+    /// A byte per thread, whose address no other thread has at the same time.
     #[repr(align(4))]
     struct Here(#[allow(dead_code, reason = "only its address counts")] u8);
 
@@ -50,7 +48,8 @@ mod real {
         static HERE: Here = const { Here(0) };
     }
 
-    /// The number of this thread: a multiple of 4, and not 0. It may become that of another thread when this one has ended.
+    /// The number of this thread: a multiple of 4, and not 0. Another thread may get it after this one has
+    /// ended.
     #[inline(always)]
     pub(crate) fn this_thread() -> usize {
         HERE.with(|here| std::ptr::from_ref(here).addr())

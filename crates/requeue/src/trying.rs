@@ -1,4 +1,4 @@
-//! One try of a trigger, on a queue with a bound (rule B8).
+//! One try of a trigger on a queue with a bound (rule B8).
 
 use crate::add::When;
 use crate::hold::{Hold, Shared};
@@ -7,7 +7,7 @@ use requeue_core::{Added, Asking, Core, Debounce, Delay, InBackoff, Policy, Refu
 use std::task::Waker;
 use std::time::Duration;
 
-/// What a trigger asks for beside its key, value and priority.
+/// The options of a trigger, without its key, value and priority.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     pub(crate) when: When,
@@ -17,7 +17,7 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    /// Whether it reads the clock for itself.
+    /// Whether it reads the clock itself.
     pub(crate) fn is_timed(&self) -> bool {
         self.debounce.is_some() || !matches!(self.when, When::Now)
     }
@@ -27,7 +27,7 @@ impl Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Turn<'a> {
     pub(crate) ticket: Option<&'a mut Option<u64>>,
-    /// It waits on, if it finds no room, with this waker or its clone.
+    /// If it finds no room it waits on, with this waker or its clone.
     pub(crate) waker: Option<&'a Waker>,
     pub(crate) clone: Option<Waker>,
     /// It found no room, and waits from now on.
@@ -37,13 +37,13 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// How many go before it.
+    /// Number of waiting triggers before it.
     fn ahead<K, V>(&self, hold: &Hold<'_, K, V>) -> usize {
         let ticket = self.ticket.as_deref();
         ticket.map_or(0, |ticket| hold.adders.ahead(*ticket, hold.core.room().unwrap_or(0)))
     }
 
-    /// In the hold in which it was tried: waits, or waits no longer.
+    /// Updates its place in the hold in which it was tried: it waits, or no longer.
     fn tried<K, V>(&mut self, hold: &mut Hold<'_, K, V>, hash: u32, full: bool) {
         let Some(ticket) = self.ticket.as_deref_mut() else { return };
         match (self.waker.filter(|_| full), self.clone.take()) {
@@ -60,8 +60,7 @@ impl Turn<'_> {
 }
 
 impl<K: Eq, V> Shared<K, V> {
-    /// One try of any trigger, on a queue with a bound. `reading` is the time that its delay
-    /// counts from.
+    /// Tries a trigger once, on a queue with a bound. Its delay counts from `reading`.
     pub(crate) fn try_add(
         &self,
         trigger: &mut Trigger<K, V>,
@@ -124,8 +123,7 @@ impl<K: Eq, V> Shared<K, V> {
         Ok((self.asked(key, now, asking, resets), asking))
     }
 
-    /// A trigger of a batch that must be tried by itself, because it asks a user's limiter only
-    /// if there is room.
+    /// Adds a trigger of a batch separately, because it asks a user's limiter only if there is room.
     pub(crate) fn add_by_itself(
         &self,
         trigger: &mut Trigger<K, V>,

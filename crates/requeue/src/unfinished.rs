@@ -1,7 +1,7 @@
-//! What becomes of a run whose guard is dropped.
+//! [`Unfinished`]: how a run ends whose guard is dropped.
 
-/// What a guard does that is dropped before its run was ended by a call. (Items that are still in a batch when
-/// a panic unwinds through it are put back whatever this says: see [`Items`](crate::Items).)
+/// The end of a run whose guard is dropped before a call has ended it. (Items still in a batch when a panic
+/// unwinds through it are always put back: see [`Items`](crate::Items).)
 ///
 /// ```
 /// # use requeue::{FakeClock, Unfinished, WorkQueue};
@@ -15,12 +15,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unfinished {
-    /// It is [`done`](crate::Item::done).
+    /// The run is [`done`](crate::Item::done).
     #[default]
     Done,
-    /// It is [`retry`](crate::Item::retry): the limiter is asked, and the value goes back.
-    /// Where the queue takes no retries any more it is done, and counted as a refused retry.
-    /// This is for guards that are held across an `.await` in tasks that may be cancelled:
-    /// without it their drop says done of work that was not finished.
+    /// The run is a [`retry`](crate::Item::retry): the limiter is asked, and the value goes back. If the
+    /// queue accepts no retries any more it is done, and counted as a refused retry. Use this for guards that
+    /// are held across an `.await` in tasks that can be cancelled: otherwise their drop marks unfinished work
+    /// done.
     Retry,
 }

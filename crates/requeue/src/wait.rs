@@ -1,41 +1,32 @@
-//! Who waits for a key, and who is woken: the policy, without a lock or a clock.
+//! The wake-up policy: which waiter is woken for a key. It has no lock and no clock.
 //!
-//! Those who wait stand in two lists, threads and tasks, newest first: the one
-//! that waited least is the one whose stack is most likely still in the cache. The two
-//! kinds differ in how sure it is that they come when woken. A thread that waits is asleep in this queue and has
-//! nothing else to do: when it is woken, it comes. A task comes when its executor
-//! polls it, and that may be never: its future can stand in a `select!` whose other
-//! arm is running, or its runtime can be busy for seconds.
+//! Waiters are in two lists, threads and tasks, newest first: the stack of the one that waited least is most
+//! likely still in the cache. A woken thread comes for sure: it sleeps in this queue and has nothing else to
+//! do. A task comes when its executor polls it, and that may be never: its future can be in a `select!` whose
+//! other arm is running, or its runtime can be busy for seconds.
 //!
-//! **Ready keys.** A key that becomes ready wakes one waiter, and while that
-//! one is on its way others are not woken for the next keys: it passes the
-//! wake-up on once it has taken its own. (One wake-up a key collapses when many
-//! wait; docs/EXPERIMENTS.md has the figures.) Threads are woken before tasks, but after
-//! [`THREADS_A_TURN`] wake-ups of threads a task has its turn, so that neither kind
-//! starves beside the other.
+//! **Ready keys.** A key that becomes ready wakes one waiter. Until that one comes, no others are woken for
+//! the next keys: it passes the wake-up on once it has taken its own. (With one wake-up per key throughput
+//! collapses when many wait; docs/EXPERIMENTS.md has the figures.) Threads are woken before tasks, but after
+//! [`THREADS_A_TURN`] wake-ups of threads a task has its turn, so that neither kind starves.
 //!
-//! **The watch.** A wake-up of a task must not hold up the others for longer than
-//! two times [`WATCH`]. While one is on its way and somebody else waits, an alarm of
-//! the queue's clock is set, the watch. When it rings and the same wake-up is still
-//! on its way, that one counts as lost and the next waiter is woken. If a later wake-up
-//! is on its way, the watch is set again for that one; if none is, it stays off. So a
-//! queue under load sets an alarm once per `WATCH`, and not once per wake-up.
-//! After a loss twice as many tasks are woken at once, and twice as many threads go
-//! first, until a task answers in time: many tasks that are stuck together cost a few
-//! rounds and not one round each.
+//! **The watch.** A wake-up of a task must not hold up the others for longer than two times [`WATCH`]. While
+//! one is on its way and another waiter is there, an alarm of the queue's clock is set, the watch. If that
+//! wake-up is still on its way when the alarm fires, it counts as lost and the next waiter is woken. If a
+//! later wake-up is on its way, the watch is set again for that one; if none is, it stays off. So a queue
+//! under load sets an alarm once per `WATCH`, and not once per wake-up. After a loss twice as many tasks are
+//! woken at once, and twice as many threads go first, until a task answers in time: many tasks that are stuck
+//! together cost a few rounds and not one round each.
 //!
-//! **Timers.** One thread of those that wait, the leader, sleeps no longer than
-//! to the soonest timer; the others sleep until they are woken. Where no thread
-//! waits, the queue's own alarm leads ([`bell`](crate::hold::bell)): when it rings, a task
-//! is woken to look, and the watch sees to it that somebody comes. No task is ever
-//! told to watch a timer. Whenever somebody waits and a timer is set, one of these
-//! holds as the lock is released: a thread leads that wakes up in time; the alarm
-//! rings in time; it has rung for this timer and a wake-up is on its way. A call that
-//! makes this untrue, by setting a sooner timer or by leaving, must restore it in the same
+//! **Timers.** One waiting thread, the leader, sleeps no longer than to the soonest timer; the others sleep
+//! until they are woken. If no thread waits, the queue's own alarm leads ([`bell`](crate::hold::bell)): when
+//! it fires, a task is woken to look, and the watch makes sure that one comes. No task is ever told to watch
+//! a timer. Whenever a caller waits and a timer is set, one of these holds as the lock is released: a leading
+//! thread wakes up in time; the alarm fires in time; or it has fired for this timer and a wake-up is on its
+//! way. A call that makes this untrue, by setting a sooner timer or by leaving, must restore it in the same
 //! lock hold ([`Waiters::wakes`]). Ready keys wake followers before the leader.
 //!
-//! Wakers are cloned before the lock is taken and woken or dropped after it is
-//! released: they are users' code.
+//! Wakers are cloned before the lock is taken, and woken or dropped after it is released: they are user code.
 
 use crate::Instant;
 use std::task::Waker;
@@ -43,16 +34,15 @@ use std::time::Duration;
 
 const NONE: u32 = u32::MAX;
 
-/// After so long the watch rings. A wake-up of a task counts as lost when it was on
-/// its way for at least this time, and at most for twice as long: the watch may
-/// have been set for an earlier one.
+/// Time until the watch fires. A wake-up of a task counts as lost after at least this time and at most twice
+/// as long, because the watch may have been set for an earlier one.
 pub(crate) const WATCH: Duration = Duration::from_millis(4);
 
-/// So many wake-ups in a row go to threads while a task waits too; then one goes to
-/// a task. Two, so that tasks get a third and not only the quarter that is promised.
+/// Number of wake-ups in a row that go to threads while a task waits; the next one goes to a task. With two,
+/// tasks get a third, more than the promised quarter.
 const THREADS_A_TURN: u32 = 2;
 
-/// Which entry a waiting caller has.
+/// Index of a waiting caller's entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WaiterId(u32);
 
@@ -60,11 +50,11 @@ pub(crate) struct WaiterId(u32);
 enum State {
     /// In the list of its kind.
     Waiting,
-    /// Woken to look for a key. The number is that of [`Waiters::flight`] then.
+    /// Woken to look for a key. The number is the [`Waiters::flight`] of that wake-up.
     Notified(u32),
     /// In no list: woken because the queue is over, or back from a wake-up and looking.
     Released,
-    /// Nobody's.
+    /// Unused.
     Free,
 }
 
@@ -79,75 +69,74 @@ struct Entry {
     older: u32,
 }
 
-/// What follows from a lock hold: wakers to be woken once the lock is released, one
-/// for a ready key and one that is to lead, or everybody; and whether the alarms are
-/// to be brought up to date.
+/// Work that follows a lock hold: wakers to wake once the lock is released (one for a ready key, one for a
+/// new leader, or all), and whether the alarms are to be brought up to date.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     pub(crate) for_key: Option<Waker>,
     pub(crate) to_lead: Option<Waker>,
-    /// Everybody, when the queue is over; else further tasks after wake-ups were lost; and
-    /// drains that have something to be told.
+    /// All waiters when the queue is over; otherwise further tasks after wake-ups were lost, and drains with
+    /// news.
     pub(crate) more: Vec<Waker>,
     /// [`Shared::tend`](crate::hold::Shared::tend) is to be called.
     pub(crate) tend: bool,
 }
 
-/// Who sleeps: a thread can watch the time by itself.
+/// The kind of a waiter: a thread can watch the time itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleeper {
     Thread,
     Task,
 }
 
-/// Those of one kind who wait.
+/// The waiters of one kind.
 #[derive(Debug)]
 struct List {
     newest: u32,
     len: usize,
 }
 
-/// The alarm that asks whether a task came that was woken.
+/// State of the alarm that checks whether a woken task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Watch {
     Off,
-    /// Whoever made it so sets it after the lock hold, with the time of then.
+    /// Requested. The caller sets it after the lock hold, with the time at that point.
     Asked,
-    /// It rings at this instant and asks for this [`Waiters::flight`].
+    /// It fires at this instant, to check this [`Waiters::flight`].
     Set(Instant, u32),
 }
 
-/// Those who wait for a key.
+/// The callers that wait for a key.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     entries: Vec<Entry>,
     free: u32,
-    /// How many entries are somebody's.
+    /// Number of entries in use.
     taken: usize,
     threads: List,
     tasks: List,
-    /// The kind of waiter that the latest wake-up went to, until it arrives or counts as
-    /// lost. While there is one, nobody else is woken for a key.
+    /// The kind of waiter that the latest wake-up went to, until it arrives or counts as lost. Meanwhile no
+    /// other waiter is woken for a key.
     in_flight: Option<Sleeper>,
     /// The number of the latest wake-up. One that went to several tasks has one number
     /// and arrives with the first of them.
     flight: u32,
-    /// How many wake-ups of tasks were lost since one was answered in time.
+    /// Number of wake-ups of tasks lost since one was answered in time.
     lost: u32,
-    /// How many wake-ups went to threads while tasks waited, since the latest of a task.
+    /// Number of wake-ups that went to threads while tasks waited, since the latest of a task.
     threads_in_a_row: u32,
     watch: Watch,
-    /// The thread that sleeps towards the soonest timer, and until when, or that
-    /// was woken to do so and is on its way. It is `Waiting`.
+    /// The thread that sleeps until the soonest timer, and until when; or a thread that was woken to do so
+    /// and is on its way. It is `Waiting`.
     leader: Option<(u32, Instant)>,
-    /// When the queue's alarm rings: it is set, or somebody is about to.
+    /// When the queue's alarm fires: it is set, or a caller is about to set it.
     alarm: Option<Instant>,
-    /// The alarm rang for this instant, and no getter has looked since. If the soonest timer
-    /// is due no later than this, no new alarm is set for it: a getter is woken to look.
+    /// The alarm has fired for this instant, and no getter has looked since. If the soonest timer is due no
+    /// later than this, no new alarm is set for it: a getter is woken to look.
     rung: Option<Instant>,
 }
 
-/// For when the two alarms are to be set.
+/// Target times of the two alarms.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Alarms {
     pub(crate) timer: Option<Instant>,
@@ -176,20 +165,19 @@ impl Waiters {
         }
     }
 
-    /// How many wait and were not woken.
+    /// Number of waiters that were not woken.
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
         self.threads.len + self.tasks.len
     }
 
-    /// How many wait, those included who were woken and have not looked yet.
+    /// Number of waiters, including those that were woken and have not looked yet.
     pub(crate) fn hungry(&self) -> usize {
         self.waiting() + usize::from(self.in_flight.is_some())
     }
 
-    /// Enters a caller that has looked and found nothing; `next` is when the queue's
-    /// soonest timer is due. Returns until when a thread that leads may sleep; `None`
-    /// for all others.
+    /// Enters a caller that has looked and found nothing; `next` is when the queue's soonest timer is due.
+    /// Returns until when a leading thread may sleep; `None` for all others.
     pub(crate) fn enter(
         &mut self,
         waker: Waker,
@@ -211,8 +199,7 @@ impl Waiters {
         (WaiterId(at), self.lead(at, next))
     }
 
-    /// Whether the entry waits as one of this kind, with a waker that wakes the same
-    /// task.
+    /// Whether the entry waits as this kind, with a waker that wakes the same task.
     pub(crate) fn is_current(&self, id: &WaiterId, waker: &Waker, who: Sleeper) -> bool {
         let entry = &self.entries[id.0 as usize];
         matches!(entry.state, State::Waiting)
@@ -220,13 +207,13 @@ impl Waiters {
             && entry.waker.as_ref().is_some_and(|w| w.will_wake(waker))
     }
 
-    /// The caller has looked and goes on waiting as it did. Returns what `enter` does.
+    /// Lets a caller that has looked go on waiting. Returns what `enter` does.
     pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>) -> Option<Instant> {
         self.lead(id.0, next)
     }
 
-    /// The caller has looked and waits again, with this waker. Returns the waker it
-    /// had, to be dropped outside the lock, and what `enter` does.
+    /// Lets a caller that has looked wait again, with this waker. Returns the old waker, to be dropped
+    /// outside the lock, and what `enter` does.
     pub(crate) fn again(
         &mut self,
         id: &WaiterId,
@@ -250,8 +237,7 @@ impl Waiters {
         (old, self.lead(id.0, next))
     }
 
-    /// The caller looks for a key. If it was woken, its wake-up is not on its way any
-    /// more.
+    /// Notes that the caller looks for a key. If it was woken, its wake-up has arrived.
     pub(crate) fn looks(&mut self, id: &WaiterId) {
         self.arrived(id);
         // whatever was due is fired
@@ -271,8 +257,8 @@ impl Waiters {
         }
     }
 
-    /// For when the alarms are to be set, which the caller does after this lock hold.
-    /// `next` is when the soonest timer is due, `now` the time, if it was read.
+    /// Target times for the alarms, which the caller sets after this lock hold. `next` is when the soonest
+    /// timer is due, `now` the time, if it was read.
     pub(crate) fn alarms(&mut self, next: Option<Instant>, now: Option<Instant>, over: bool) -> Alarms {
         let nobody = over || self.waiting() == 0;
         let led = self.leader.is_some_and(|(leader, _)| self.entries[leader as usize].waker.is_some());
@@ -290,19 +276,19 @@ impl Waiters {
         Alarms { timer: self.alarm, watch, wants_time }
     }
 
-    /// The alarms are not set: the clock panicked.
+    /// Notes that the alarms are not set: the clock panicked.
     pub(crate) fn no_alarms(&mut self) {
         (self.alarm, self.watch) = (None, Watch::Off);
     }
 
-    /// The alarm rang that was set for the soonest timer, which is due `at`. No timer has
-    /// fired yet: whoever is woken fires it, or anybody who looks before.
+    /// Notes that the alarm for the soonest timer has fired, which is due `at`. No timer has fired yet: the
+    /// woken caller fires it, or any caller that looks before.
     pub(crate) fn timer_rang(&mut self, at: Instant) {
         (self.alarm, self.rung) = (None, Some(at));
     }
 
-    /// The watch rang. A wake-up that it was set for and that is still on its way is
-    /// lost: its task may arrive later, as anybody who looks.
+    /// Notes that the watch has fired. If the wake-up that it was set for is still on its way, it is lost:
+    /// its task may still arrive later.
     pub(crate) fn watch_rang(&mut self) {
         let watch = std::mem::replace(&mut self.watch, Watch::Off);
         let late = matches!(watch, Watch::Set(_, flight) if flight == self.flight);
@@ -314,14 +300,13 @@ impl Waiters {
         }
     }
 
-    /// Whether the alarm for timers is set although nobody waits: one that was set
-    /// while a task that is working now waited stays for its next wait, but must not
-    /// outlive those that give up.
+    /// Whether the alarm for timers is set although no caller waits. An alarm set for a task that is working
+    /// now stays for its next wait, but must not outlive waiters that give up.
     pub(crate) fn alarm_is_idle(&self) -> bool {
         self.alarm.is_some() && self.waiting() == 0
     }
 
-    /// Whether any alarm is set although nobody waits. Whoever leaves last has it taken back.
+    /// Whether any alarm is set although no caller waits. The last waiter to leave cancels it.
     pub(crate) fn has_idle_alarms(&self) -> bool {
         self.waiting() == 0 && self.has_alarms()
     }
@@ -331,8 +316,7 @@ impl Waiters {
         self.alarm.is_some() || self.watch != Watch::Off
     }
 
-    /// The caller waits no longer: it got a key, or an answer, or gave up. It may have
-    /// given up without having looked.
+    /// Removes a waiter that got a key, or an answer, or gave up. It may have given up without having looked.
     #[expect(clippy::needless_pass_by_value, reason = "whoever leaves has no entry any more")]
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waker> {
         self.arrived(&id);
@@ -354,9 +338,8 @@ impl Waiters {
         waker
     }
 
-    /// The caller has looked and waits from now on. Makes a thread the leader if none
-    /// leads, or brings its alarm up to date if it does. For a task the queue's alarm
-    /// is set as the lock hold ends.
+    /// Settles who leads, for a caller that has looked and waits from now on: makes a thread the leader if
+    /// there is none, or updates its deadline. For a task the queue's alarm is set as the lock hold ends.
     fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
         self.rung = None;
         if self.entries[at as usize].who == Sleeper::Task {
@@ -373,8 +356,8 @@ impl Waiters {
         }
     }
 
-    /// Who is to be woken now, given the number of ready keys, the soonest
-    /// timer, and whether the queue is over. Called before every unlock.
+    /// The waiters to wake now, given the number of ready keys, the soonest timer, and whether the queue is
+    /// over. Called before every unlock.
     #[inline]
     pub(crate) fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool, wakes: &mut Wakes) {
         if self.waiting() == 0 {
@@ -396,19 +379,19 @@ impl Waiters {
         }
     }
 
-    /// [`wakes`](Self::wakes) of those who wait alone.
+    /// [`wakes`](Self::wakes) for the waiters alone.
     pub(crate) fn wakes_of(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Wakes {
         let mut wakes = Wakes::default();
         self.wakes(ready, next, over, &mut wakes);
         wakes
     }
 
-    /// Whether the alarm rang for the soonest timer and nobody has looked since.
+    /// Whether the alarm has fired for the soonest timer and no caller has looked since.
     fn is_rung_for(&self, next: Option<Instant>) -> bool {
         self.rung.is_some_and(|rung| next.is_some_and(|due| due <= rung))
     }
 
-    /// Sees to it that somebody looks when the soonest timer is due.
+    /// Makes sure that a caller looks when the soonest timer is due.
     fn see_to(&mut self, due: Instant, wakes: &mut Wakes) {
         if self.alarm.is_some_and(|set| set <= due) {
             return;
@@ -433,7 +416,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes a thread, or tasks: one, and twice as many after each wake-up that was lost.
+    /// Wakes a thread, or tasks: one, and twice as many after each lost wake-up.
     fn notify(&mut self, wakes: &mut Wakes) {
         let (threads, tasks) = (self.threads.len > 0, self.tasks.len > 0);
         let threads_first = self.threads_in_a_row < THREADS_A_TURN << self.lost.min(8);
@@ -459,7 +442,7 @@ impl Waiters {
         }
     }
 
-    /// Takes the waker of somebody who is woken to look.
+    /// Takes the waker of a waiter that is woken to look.
     fn wake(&mut self, at: u32) -> Option<Waker> {
         self.unlink(at);
         let entry = &mut self.entries[at as usize];
@@ -519,18 +502,17 @@ impl Waiters {
     }
 }
 
-/// Those who wait for one event and are all woken by it: drains, stops.
+/// The waiters of one event that wakes them all: drains, stops.
 #[derive(Debug, Default)]
 pub(crate) struct WakerSet {
-    /// `None` inside: woken, or nobody's place.
+    /// `None` inside: woken, or an unused place.
     wakers: Vec<Option<Waker>>,
-    /// Places that nobody has.
+    /// Unused places.
     free: Vec<usize>,
 }
 
 impl WakerSet {
-    /// Enters a caller, or renews its waker; returns the one it had, to be
-    /// dropped outside the lock.
+    /// Enters a caller, or replaces its waker. Returns the old waker, to be dropped outside the lock.
     pub(crate) fn set(&mut self, place: &mut Option<usize>, waker: Waker) -> Option<Waker> {
         let at = *place.get_or_insert_with(|| {
             self.free.pop().unwrap_or_else(|| {
@@ -556,24 +538,24 @@ impl WakerSet {
     }
 }
 
-/// What a poll of something that waits says: an answer, or until when the
-/// caller may sleep (for as long as nobody wakes it, where there is no instant).
+/// Result of one poll of a wait: an answer, or until when the caller may sleep (without an instant: until it
+/// is woken).
 #[derive(Debug)]
 pub(crate) enum Step<T> {
     Ready(T),
     Sleep(Option<Instant>),
 }
 
-/// When a wait gives up.
+/// The time limit of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
-    /// So long after the first look.
+    /// Time since the first look.
     After(Duration),
     At(Instant),
 }
 
 impl Limit {
-    /// When it is. The first look, which reads the time, fixes it.
+    /// The instant of the limit. The first look, which reads the time, fixes it.
     pub(crate) fn at(&mut self, now: Option<Instant>) -> Instant {
         if let (Self::After(timeout), Some(now)) = (*self, now) {
             *self = Self::At(now + timeout);
@@ -605,7 +587,7 @@ mod tests {
         }
     }
 
-    /// Callers that wait, by number; and the time, which the alarms are set with.
+    /// Test callers that wait, by number, and the time for setting alarms.
     struct Crowd {
         waiters: Waiters,
         counts: Vec<Arc<Count>>,
@@ -655,7 +637,7 @@ mod tests {
             self.waiters.looks(&id);
             self.waiters.again(&id, waker, next, who).1
         }
-        /// The end of a lock hold. Who is woken; the watch is set if it is asked for.
+        /// Ends a lock hold. Returns who is woken, and sets the watch if it is requested.
         fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Vec<usize> {
             let before: Vec<usize> = self.counts.iter().map(|c| c.get()).collect();
             let wakes = self.waiters.wakes_of(ready, next, over);
@@ -669,7 +651,7 @@ mod tests {
         fn ready(&mut self, ready: usize) -> Vec<usize> {
             self.wakes(ready, None, false)
         }
-        /// The watch rings, if it is set; who is woken.
+        /// Fires the watch, if it is set. Returns who is woken.
         fn watch_rings(&mut self, ready: usize) -> Vec<usize> {
             let Watch::Set(at, _) = self.waiters.watch else { panic!("no watch is set") };
             self.now = at;

@@ -1,5 +1,4 @@
-//! One who waits for keys: one body for threads and tasks, for one key and for
-//! several.
+//! A caller that waits for keys: one implementation for threads and tasks, for one key and for several.
 
 use crate::blocking::{ThisThread, block_on};
 use crate::clock::{Clock, TaskAlarm};
@@ -11,29 +10,28 @@ use crate::{GetError, Instant};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// What is asked of the queue in each look at it: a key, or several.
+/// The request of a waiting caller at each look: one key, or several.
 ///
-/// One look is a lock hold, and more of them only where something must be done
-/// without the lock first.
+/// A look is one lock hold, and more only if something must be done outside the lock first.
 pub(crate) trait Ask<'q, K, V> {
-    /// What the caller gets.
+    /// The result for the caller.
     type Got;
-    /// What is taken in the hold.
+    /// The part taken in the hold.
     type Taken;
-    /// What is left after the hold, to be told to the metrics and dropped.
+    /// Remains after the hold, to be reported to the metrics and dropped.
     type Left: Default;
 
-    /// Makes room for so many keys, before the hold.
+    /// Allocates room for `keys` keys, before the hold.
     fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
 
-    /// In the hold: ends what is to be ended before, if that is soon done; else false, and
-    /// [`take`](Self::take) does it.
+    /// In the hold: ends the previous run if that is quick. Otherwise returns false, and [`take`](Self::take)
+    /// ends it.
     #[inline(always)]
     fn ends_at_once(&mut self, _: &mut Hold<'_, K, V>, _: &mut Self::Left) -> bool {
         true
     }
 
-    /// In the hold: ends what is to be ended before, and takes what there is.
+    /// In the hold: ends the previous runs, and takes what is ready.
     fn take(
         &mut self,
         hold: &mut Hold<'_, K, V>,
@@ -41,8 +39,8 @@ pub(crate) trait Ask<'q, K, V> {
         left: &mut Self::Left,
     ) -> Took<Self::Taken>;
 
-    /// Ends the hold and hands out what was taken. Nothing that this does after the hold may
-    /// unwind, not even the drop of `waker`: a key would stay held.
+    /// Ends the hold and hands out what was taken. Nothing after the hold may unwind, not even the drop of
+    /// `waker`: a key would stay held.
     fn hand_out(
         &mut self,
         taken: Self::Taken,
@@ -52,20 +50,20 @@ pub(crate) trait Ask<'q, K, V> {
         left: Self::Left,
     ) -> Self::Got;
 
-    /// After the hold.
+    /// Work after the hold.
     fn after(shared: &Shared<K, V>, left: Self::Left);
 }
 
-/// What a look finds.
+/// Result of a look.
 pub(crate) enum Took<T> {
     Keys(T),
     /// No key is ready now.
     Nothing,
-    /// First room is to be made, without the lock, for so many keys.
+    /// Room for this number of keys must be allocated first, outside the lock.
     NoRoom(usize),
 }
 
-/// A look at the queue, with all its holds.
+/// One look at the queue, with all its holds.
 struct Look<L: Default> {
     reading: Option<Instant>,
     deadline: Option<Instant>,
@@ -73,7 +71,7 @@ struct Look<L: Default> {
     left: Leaves<L>,
 }
 
-/// What a look leaves. It is dropped quietly where a panic of users' code unwinds through the look.
+/// Remains of a look. Dropped quietly if a panic of user code unwinds through the look.
 #[derive(Default)]
 struct Leaves<L: Default>(L);
 
@@ -103,10 +101,10 @@ impl<L: Default> Drop for Leaves<L> {
     }
 }
 
-/// What a wait with or without a deadline gives.
+/// Result of a wait with or without a deadline.
 pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
 
-/// A caller's place among those who wait.
+/// A caller's place among the waiters.
 pub(crate) struct Waiting<'q, K, V> {
     owner: Owner<'q, K, V>,
     waiter: Option<WaiterId>,
@@ -126,12 +124,12 @@ impl<'q, K, V> Waiting<'q, K, V> {
         self.owner.shared()
     }
 
-    /// Whether the caller is entered among those who wait.
+    /// Whether the caller is entered among the waiters.
     pub(crate) fn is_entered(&self) -> bool {
         self.waiter.is_some()
     }
 
-    /// One look at the queue: a key, the end, or how long to sleep.
+    /// Looks at the queue once: a key, the end, or how long to sleep.
     #[inline]
     pub(crate) fn look<'w, A: Ask<'q, K, V>>(
         &mut self,
@@ -151,7 +149,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
-    /// The rest of a look, in the hold that it has opened.
+    /// Continues a look in the hold that it has opened.
     #[inline]
     fn look_on<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
@@ -172,7 +170,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         }
     }
 
-    /// Hands out what there is.
+    /// Hands out what is ready.
     #[inline]
     fn take<'a, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
@@ -200,7 +198,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         }
     }
 
-    /// The end of a look that found no key: an answer, or entering among those who wait.
+    /// Ends a look that found no key: with an answer, or by entering the caller among the waiters.
     #[inline(never)]
     fn stay<'a, 'w, A: Ask<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
@@ -250,9 +248,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         }
     }
 
-    /// Enters the caller among those who wait, if a waker of its own is at
-    /// hand; returns what [`Waiters::enter`](crate::wait::Waiters::enter) does, and
-    /// a waker to be dropped.
+    /// Enters the caller among the waiters, if a waker of its own is available. Returns what
+    /// [`Waiters::enter`](crate::wait::Waiters::enter) does, and a waker to be dropped.
     fn register(
         waiter: &mut Option<WaiterId>,
         mut hold: Hold<'_, K, V>,
@@ -283,9 +280,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// Blocks until there are keys, or the queue is over.
     ///
-    /// Mostly there are keys, and the first look stands apart for that: what is handed out
-    /// goes straight to the caller. By way of [`block`](Self::block) it would be moved through
-    /// three answers, which costs `Item::next` 100 instructions.
+    /// Mostly there are keys, so the first look is separate: its result goes straight to the caller. Through
+    /// [`block`](Self::block) it would be moved three times, which costs `Item::next` 100 instructions.
     #[inline]
     pub(crate) fn wait<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
         let Self { owner, waiter } = &mut *self;
@@ -307,7 +303,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         self.block(ask, None).unwrap_or(None)
     }
 
-    /// [`wait`](Self::wait) where the first look has begun, in a hold that goes on.
+    /// Like [`wait`](Self::wait), continuing a first look in a lock hold that has begun.
     pub(crate) fn wait_in<A: Ask<'q, K, V>>(
         &mut self,
         ask: &mut A,
@@ -385,7 +381,7 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
 struct NeedsClone;
 
 impl<K, V> Waiting<'_, K, V> {
-    /// Gives up the caller's place among those who wait.
+    /// Gives up the caller's place among the waiters.
     #[cold]
     fn leave(&mut self) {
         if let Some(id) = self.waiter.take() {
@@ -422,7 +418,7 @@ impl Deadline {
         Self { limit, alarm: TaskAlarm::default() }
     }
 
-    /// Sees to it that the clock wakes the task, if the deadline ever comes.
+    /// Has the clock wake the task at the deadline.
     pub(crate) fn set_alarm(&mut self, clock: &dyn Clock, task: &Waker) {
         self.alarm.set(clock, self.limit.at(None), task);
     }

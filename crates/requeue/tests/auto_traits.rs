@@ -1,5 +1,5 @@
-//! Which types may cross threads and which may be moved while they wait, and
-//! which may not: both are promises, so both are asserted.
+//! Tests of auto traits: which types may cross threads or move while they wait, and which may not. Both are
+//! promises.
 
 #![allow(dead_code, reason = "what stands here is for the compiler; older ones call it unused")]
 
@@ -23,8 +23,8 @@ macro_rules! assert_impl {
     };
 }
 
-/// `assert_not_impl!(Type: Trait, Trait)` compiles if it has none of them: with
-/// one, two implementations would fit and the call would be ambiguous.
+/// `assert_not_impl!(Type: Trait, Trait)` compiles if the type has none of them: with one, two
+/// implementations would fit and the call would be ambiguous.
 macro_rules! assert_not_impl {
     ($type:ty: $($bound:path),+) => {
         $(const _: fn() = || {

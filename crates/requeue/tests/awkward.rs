@@ -1,4 +1,4 @@
-//! Users' code and tasks that misbehave, and what must hold beside them.
+//! Misbehaving user code and tasks, and what must hold beside them.
 
 use requeue::{
     Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,

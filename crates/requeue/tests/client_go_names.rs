@@ -1,5 +1,4 @@
-//! Whoever knows a name from Go finds what it is here: in the table, and in the search of
-//! the documentation.
+//! Names from Go lead to their items: in the table, and in the search of the documentation.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,8 +46,7 @@ const RATE: &str = "
     Sometimes First Interval Do
 ";
 
-/// Those of `k8s.io/utils/clock` and `k8s.io/utils/clock/testing`, which client-go's tests
-/// use.
+/// The exported names of `k8s.io/utils/clock` and `k8s.io/utils/clock/testing`, which client-go's tests use.
 const CLOCK: &str = "
     Clock PassiveClock WithTicker WithDelayedExecution WithTickerAndDelayedExecution
     RealClock Now Since After AfterFunc NewTimer Timer Stop Reset Tick NewTicker Ticker

@@ -1,5 +1,5 @@
-//! Keys and values that panic as they are dropped, and users' code that panics beside them.
-//! None of it may keep a key held, take a key from its caller, or end the process.
+//! Keys and values that panic as they are dropped, and user code that panics beside them. None of it may keep
+//! a key held, take a key from its caller, or end the process.
 
 use requeue::{Instant, RateLimiter, Unfinished, WorkQueue, Worker};
 use std::hash::{Hash, Hasher};
@@ -37,7 +37,7 @@ fn panics(what: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(what)).is_err()
 }
 
-/// A limiter of the user's own that panics as it forgets, and where it is told to, when it is asked.
+/// A user's limiter that panics when it forgets, and when it is asked if told to.
 struct Grumpy(bool);
 
 impl<K: ?Sized> RateLimiter<K> for Grumpy {

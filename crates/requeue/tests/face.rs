@@ -1,4 +1,4 @@
-//! What users see, as they write it: arguments, handles, owned forms.
+//! The public API as users write it: arguments, handles, owned forms.
 
 use requeue::limiter::{Exponential, TokenBucket, default_per_item};
 use requeue::{
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 const SEC: Duration = Duration::from_secs(1);
 
-/// Counts how often it was woken.
+/// A waker that counts how often it was woken.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -30,7 +30,7 @@ fn fake<K: std::hash::Hash + Eq + 'static>() -> (WorkQueue<K>, FakeClock) {
     (q, clock)
 }
 
-/// A limiter of the user's own: a second, for each key, and it counts nothing.
+/// A user's limiter: one second for each key, without counts.
 struct Own;
 
 impl<K: ?Sized> RateLimiter<K> for Own {
@@ -47,7 +47,7 @@ async fn parse(text: &str) -> Result<u64, std::num::ParseIntError> {
     text.parse()
 }
 
-/// None of these says what its error is.
+/// Handlers that do not name their error type.
 #[test]
 fn a_question_mark_in_a_handler_needs_no_annotation() {
     let q = WorkQueue::<String>::builder().limiter(default_per_item()).build().unwrap();
@@ -86,7 +86,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
     assert_eq!(smol::block_on(Worker::of(&q).run(named).unwrap()).done, 1);
 }
 
-/// `"a"` and `&key`, whatever the keys are and whoever counts.
+/// Lookups by `"a"` and by `&key`, for all kinds of keys and limiters.
 #[test]
 fn a_key_is_given_as_it_is_written_everywhere() {
     let shared = || Arc::new(Exponential::new(SEC, SEC).unwrap());

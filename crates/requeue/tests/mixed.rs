@@ -1,4 +1,4 @@
-//! All features of a queue at once, drawn at random: at quiet points nobody sleeps who could go on.
+//! All features of a queue at once, drawn at random: at quiet points no caller sleeps that could go on.
 
 use requeue::limiter::Exponential;
 use requeue::{
@@ -39,7 +39,7 @@ impl<F: Future + Unpin> Task<F> {
         self.woken.0.load(SeqCst)
     }
 
-    /// The answer, if it was woken and has one.
+    /// Polls it if it was woken; returns its answer, if there is one.
     fn poll(&mut self) -> Option<F::Output> {
         if !self.woken.0.swap(false, SeqCst) {
             return None;
@@ -65,19 +65,19 @@ impl Random {
     fn ms(&mut self) -> Duration {
         MS * self.below(20) as u32
     }
-    /// One in so many times.
+    /// True once in `n` times.
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-/// A queue and those who use it, all in one thread.
+/// A queue and its users, all in one thread.
 struct World {
     q: WorkQueue<u64, u64>,
     clock: FakeClock,
     random: Random,
     keys: u64,
-    /// What users' functions do: as they should, panic, or answer otherwise than before.
+    /// Behaviour of the user functions: normal, panicking, or answering differently than before.
     mood: Arc<AtomicU64>,
     priorities: bool,
     getters: Vec<Task<Get<'static, u64, u64>>>,
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// A step in which users' functions may panic.
+    /// A step in which user functions may panic.
     fn moody_step(&mut self) {
         let mood = if self.random.one_in(4) { self.random.below(3) } else { 0 };
         self.mood.store(mood, SeqCst);
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Nobody sleeps who could go on.
+    /// Checks that no caller sleeps that could go on.
     fn check(&mut self) {
         // whatever is due fires as somebody looks
         _ = self.q.len();
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// All of it comes to an end, also where a drain begins while everything is held back.
+    /// Ends everything, even if a drain begins while everything is held back.
     fn drain(mut self) {
         let drain = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
         let mut drain = Task::new(self.q.shut_down_with(drain).into_owned());

@@ -1,4 +1,4 @@
-//! What the controllers share: the kind, the body of the reconciliation, and a record of the runs.
+//! The part that the controllers share: the kind, the body of the reconciliation, and a record of the runs.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// What is asked for: a page, and how the reconciliation is to behave.
+/// The desired state: a page, and how the reconciliation is to behave.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "trial.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
 #[serde(rename_all = "camelCase", default)]
@@ -25,7 +25,7 @@ pub struct WebsiteSpec {
     pub sleep_ms: u64,
 }
 
-/// What a reconciliation says.
+/// The observed state, written by a reconciliation.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(default)]
 pub struct WebsiteStatus {
@@ -76,7 +76,7 @@ pub fn client() -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// What a reconciliation needs.
+/// The context of a reconciliation.
 #[derive(Debug)]
 pub struct Ctx {
     /// The API server.
@@ -101,7 +101,7 @@ impl Ctx {
         Arc::new(Self { client: Shown(client), runs: Mutex::default() })
     }
 
-    /// A run has ended.
+    /// Records a run that has ended.
     ///
     /// # Panics
     ///
@@ -168,7 +168,7 @@ pub async fn apply(site: &Website, cx: &Ctx) -> Result<Vec<Written>, Error> {
     Ok(written)
 }
 
-/// What a reconciliation wrote.
+/// An object that a reconciliation wrote.
 #[derive(Debug)]
 pub enum Written {
     /// The child.
@@ -177,11 +177,11 @@ pub enum Written {
     Site(Box<Website>),
 }
 
-/// What stands for a clean-up outside.
+/// Simulates a clean-up outside of the cluster.
 ///
 /// # Errors
 ///
-/// What the API server says.
+/// The API server's error.
 pub async fn cleanup(site: &Website, cx: &Ctx) -> Result<(), Error> {
     let children = Api::<ConfigMap>::namespaced(cx.client.0.clone(), &site.namespace().unwrap_or_default());
     match children.delete(&format!("{}-html", site.name_any()), &DeleteParams::default()).await {
@@ -191,11 +191,11 @@ pub async fn cleanup(site: &Website, cx: &Ctx) -> Result<(), Error> {
     }
 }
 
-/// SIGTERM or Ctrl-C.
+/// Waits for SIGTERM or Ctrl-C.
 ///
 /// # Panics
 ///
-/// If there is no handler to be had.
+/// If no signal handler can be installed.
 pub async fn signalled() {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate()).expect("a handler");

@@ -1,5 +1,5 @@
-//! Each namespace that has the label `isolate=yes` gets a network policy that lets nothing in; the policy goes with
-//! the label. Written from the documentation alone, to see that it suffices.
+//! Gives each namespace with the label `isolate=yes` a network policy that blocks all incoming traffic, and
+//! removes it with the label. Written from the documentation alone, to see that it suffices.
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};

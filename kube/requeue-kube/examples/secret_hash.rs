@@ -1,6 +1,6 @@
-//! For each Deployment that names a Secret in an annotation, the namespace `audit` says the hash of that Secret: who uses
-//! which version, and not the Secret. Owners can't be of another namespace, so the clean-up is a finalizer's. Written
-//! from the documentation alone, to see that it suffices.
+//! Records in the namespace `audit`, for each Deployment that names a Secret in an annotation, the hash of
+//! that Secret: who uses which version, without the Secret itself. Owners can't be of another namespace, so
+//! the clean-up needs a finalizer. Written from the documentation alone, to see that it suffices.
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap, core::v1::Secret};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};

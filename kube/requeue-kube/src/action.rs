@@ -1,8 +1,8 @@
-//! What becomes of an object after its reconciliation.
+//! [`Action`]: what happens to an object after its reconciliation.
 
 use std::time::Duration;
 
-/// What is to become of an object: the answer of a reconciler and of an error policy.
+/// The answer of a reconciler and of an error policy: what happens to the object next.
 ///
 /// The constructors [`requeue`](Self::requeue) and [`await_change`](Self::await_change) are those of
 /// [`kube::runtime::controller::Action`], whose fields no other crate can read; the others are this crate's.
@@ -35,39 +35,39 @@ pub(crate) enum What {
 }
 
 impl Action {
-    /// The object is as it should be, until something changes.
+    /// Runs the object again only when something changes.
     #[must_use]
     pub const fn await_change() -> Self {
         Self(What::AwaitChange)
     }
 
-    /// The object runs again after this time, or earlier if something changes.
+    /// Runs the object again after this time, or earlier if something changes.
     #[must_use]
     pub const fn requeue(after: Duration) -> Self {
         Self(What::Requeue(after))
     }
 
-    /// The object runs again after this time, and its failures count on.
+    /// Runs the object again after this time, and keeps its failures.
     #[must_use]
     pub const fn requeue_with_failures(after: Duration) -> Self {
         Self(What::RequeueWithFailures(after))
     }
 
-    /// The object runs again when its back-off is over.
+    /// Runs the object again when its back-off is over.
     #[must_use]
     pub const fn backoff() -> Self {
         Self(What::Backoff)
     }
 
-    /// The object runs again when somebody changes it or a related object, and not before: controller-runtime's
-    /// `TerminalError`. A change of its status does not count, so that a run may write there why it gave up; for
-    /// that to count as well there is [`Config::on_status`](crate::Config::on_status).
+    /// Runs the object again only when it or a related object changes: controller-runtime's `TerminalError`.
+    /// A change of its status does not count, so that a run may write there why it gave up;
+    /// [`Config::on_status`](crate::Config::on_status) changes that.
     #[must_use]
     pub const fn give_up() -> Self {
         Self(What::GiveUp)
     }
 
-    /// The time that was given to [`requeue`](Self::requeue) or
+    /// The time given to [`requeue`](Self::requeue) or
     /// [`requeue_with_failures`](Self::requeue_with_failures).
     #[must_use]
     pub const fn requeue_after(&self) -> Option<Duration> {

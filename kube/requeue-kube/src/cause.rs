@@ -1,4 +1,4 @@
-//! Why an object is reconciled.
+//! Causes: why an object is reconciled.
 
 use crate::ObjectKey;
 use std::fmt;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 pub enum Cause {
     /// The first list of all objects had it, or the process has become the leader.
     Listed,
-    /// Something that is asked for has changed: generation, labels, annotations, finalizers, owners, or a
-    /// deletion has begun.
+    /// The desired state has changed: generation, labels, annotations, finalizers, owners, or a deletion has
+    /// begun.
     Changed,
-    /// Nothing of that has changed, but the object is another version: its status, mostly.
+    /// Nothing of that has changed, but the object has another version: mostly its status.
     StatusChanged,
-    /// An object that belongs to it was made, changed or went.
+    /// A related object was created, changed or deleted.
     Related {
         /// The kind of the related object.
         kind: Arc<str>,
         /// The related object.
         key: ObjectKey,
     },
-    /// All objects are looked at, because a list showed of a related kind what no event had told: some of its objects
-    /// are gone, or the kind could not be listed before.
+    /// All objects are looked at, because a list of a related kind showed changes that no event had reported:
+    /// some of its objects are gone, or the kind could not be listed before.
     Swept {
         /// The related kind.
         kind: Arc<str>,
     },
-    /// A program asked for it: `reconcile_on`, `reconcile_all_on` or `reconcile_now`.
+    /// The program requested it: `reconcile_on`, `reconcile_all_on` or `reconcile_now`.
     Asked,
-    /// Its last run asked for this one, by [`Action::requeue`](crate::Action::requeue) or the resync of the
+    /// Its last run requested this one, by [`Action::requeue`](crate::Action::requeue) or the resync of the
     /// configuration.
     Requeued,
     /// Its last run failed.
     Retry {
-        /// How many runs have failed one after another.
+        /// Number of failed runs in a row.
         failures: u32,
     },
 }
@@ -57,15 +57,15 @@ impl fmt::Display for Cause {
 
 /// The causes of one run, each once, in the order in which they came.
 ///
-/// Triggers that come while an object waits become one run with the causes of all. Of related objects the first
-/// eight are named and the rest is counted, so that an object that waits takes bounded memory.
+/// Triggers that come while an object waits become one run with the causes of all. The first eight related
+/// objects are named and the rest is counted, so that a waiting object takes bounded memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Causes {
     causes: Vec<Cause>,
     more_related: u64,
 }
 
-/// So many related objects are named.
+/// Maximum number of related objects that are named.
 const NAMED: usize = 8;
 
 impl Causes {
@@ -90,7 +90,7 @@ impl Causes {
         later.causes.into_iter().for_each(|cause| self.add(cause));
     }
 
-    /// The causes that are named.
+    /// The named causes.
     pub fn iter(&self) -> impl Iterator<Item = &Cause> {
         self.causes.iter()
     }
@@ -101,7 +101,7 @@ impl Causes {
         self.causes.contains(cause)
     }
 
-    /// How many times a related object was a cause beyond those that are named.
+    /// Number of related objects beyond those named.
     #[must_use]
     pub fn more_related(&self) -> u64 {
         self.more_related

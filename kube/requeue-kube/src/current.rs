@@ -1,4 +1,4 @@
-//! What a reconciler may ask of its own run.
+//! [`Current`]: what a reconciler may ask of its own run.
 
 use crate::echo::{Echo, Echoes, Version, asks_for_more};
 use crate::lease::Fence;
@@ -12,7 +12,7 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// The run that goes on in this task: why it runs, which attempt it is, and what it wrote.
+/// The current run of this task: why it runs, which attempt it is, and what it wrote.
 ///
 /// ```no_run
 /// use requeue_kube::{Action, Current};
@@ -37,7 +37,7 @@ pub struct Current {
     attempt: u32,
     echoes: Arc<Echoes>,
     fence: Option<Fence>,
-    /// What the run knows of its object.
+    /// The run's knowledge of its object.
     saw: Arc<Mutex<ObjectMeta>>,
 }
 
@@ -46,7 +46,7 @@ impl Current {
         Self { key, causes: Arc::new(causes), attempt, echoes, fence: None, saw: Arc::default() }
     }
 
-    /// The run belongs to a term of the lease.
+    /// Sets the term of the lease that the run belongs to.
     pub(crate) fn fenced(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
     }
@@ -56,24 +56,24 @@ impl Current {
         self.saw.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run goes by this version of its object from now on.
+    /// Sets the version of its object that the run goes by from now on.
     pub(crate) fn goes_by(&self, meta: &ObjectMeta) {
         *self.seen() = ObjectMeta { managed_fields: None, ..meta.clone() };
     }
 
-    /// Whether this process still leads as it did when the run began: to be asked before an effect outside of the
-    /// cluster. `None` if the controller has no [`leader`](crate::Controller::leader).
+    /// Whether this process has led without a break since the run began. Check it before an effect outside of
+    /// the cluster. `None` if the controller has no [`leader`](crate::Controller::leader).
     #[must_use]
     pub fn fence(&self) -> Option<&Fence> {
         self.fence.as_ref()
     }
 
-    /// Runs a future so that what it calls finds this run.
+    /// Runs a future whose calls find this run.
     pub(crate) async fn scope<F: Future>(self, run: F) -> F::Output {
         CURRENT.scope(self, run).await
     }
 
-    /// The run that goes on in this task. `None` outside of a reconciler, and in tasks that it spawns.
+    /// The current run of this task. `None` outside of a reconciler, and in tasks that it spawns.
     #[must_use]
     pub fn get() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
@@ -85,35 +85,37 @@ impl Current {
         &self.key
     }
 
-    /// Why it runs.
+    /// The causes of the run.
     #[must_use]
     pub fn causes(&self) -> &Causes {
         &self.causes
     }
 
-    /// 1 for a run that is no retry, 2 for that after one failure, and so on.
+    /// 1 for a run that is not a retry, 2 for the retry after one failure, and so on.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// This run wrote an object, itself or a related one, and the API server returned this. Where it is certain that
-    /// the event of that write tells nothing new, the event is no reason to run again:
+    /// Reports that this run wrote an object, itself or a related one, and that the API server returned this.
+    /// If it is certain that the event of that write contains nothing new, the event does not run the object
+    /// again:
     ///
-    /// - The write, a create or an apply, has made a related object.
-    /// - The write has changed the status of the run's own object, and nothing else of it differs from what the run was
-    ///   given. (This takes it that the status is this controller's.)
+    /// - The write, a create or an apply, has created a related object.
+    /// - The write has changed the status of the run's own object, and nothing else differs from the version
+    ///   that the run was given. (This assumes that the status belongs to this controller.)
     ///
-    /// After any other write the object runs once more, unless the run says [`saw`](Self::saw). For the API server does
-    /// not say whether a write changed anything; if it did not, then what it returned is the newest version there is, and
-    /// that may be a change by somebody else whose event has not come yet. Such an event is never taken for an echo.
+    /// After any other write the object runs once more, unless the run calls [`saw`](Self::saw). The reason:
+    /// the API server does not say whether a write changed anything. If it did not, the returned version is
+    /// the newest one, which may be another writer's change whose event has not come yet. Such an event is
+    /// never taken for an echo.
     ///
-    /// Of a related object this is for creates and applies alone. Any other write can't have made it: if it changes
-    /// nothing of an object that somebody else made a moment ago, the event by which that one is new would be taken for
-    /// its echo. So would it after an apply under the field manager of another process.
+    /// For a related object this applies only to creates and applies. Any other write can't have created it:
+    /// if it changes nothing of an object that another writer has just created, the event of that creation
+    /// would be taken for its echo. An apply under another process's field manager has the same problem.
     ///
-    /// A kind whose objects have no [`generation`](ObjectMeta::generation) does not show what differs beside the status:
-    /// there the event of a write to the run's own object is always a reason to run.
+    /// A kind whose objects have no [`generation`](ObjectMeta::generation) does not show what differs beside
+    /// the status: for it, the event of a write to the run's own object always runs it again.
     pub fn wrote<C: Resource>(&self, object: &C) {
         let meta = object.meta();
         let echo = {
@@ -129,22 +131,22 @@ impl Current {
         self.comes_back(meta, echo);
     }
 
-    /// As [`wrote`](Self::wrote), where there may be no run: in functions that tests call as well.
+    /// Like [`wrote`](Self::wrote), but does nothing outside of a run: for functions that tests call too.
     pub fn wrote_if_any<C: Resource>(object: &C) {
         if let Some(current) = Self::get() {
             current.wrote(object);
         }
     }
 
-    /// The object that the API server returned, itself or a related one, asks nothing more of this run: its event is no
-    /// reason to run again, whoever made this version. That holds
+    /// Reports that the run needs nothing more of this returned object, itself or a related one: its event
+    /// does not run the object again, whoever wrote this version. Call it if
     ///
-    /// - where the run looks at what was returned, and goes on with that;
-    /// - where an apply says all that the run is interested in: a related object which it never reads, say. Whatever
-    ///   others changed before this version, another run would apply the same;
-    /// - where a write names the version on which it is based (a [`replace`](kube::Api::replace), or a patch with
-    ///   `metadata.resourceVersion`), and the run has looked at that one: what was returned differs by the run's own
-    ///   change alone.
+    /// - the run looks at the returned object, and continues with it;
+    /// - an apply covers all that the run is interested in: for example a related object that it never reads.
+    ///   Whatever others changed before this version, another run would apply the same;
+    /// - a write names the version on which it is based (a [`replace`](kube::Api::replace), or a patch with
+    ///   `metadata.resourceVersion`), and the run has looked at that one: the returned object differs only by
+    ///   the run's own change.
     ///
     /// ```no_run
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -170,7 +172,7 @@ impl Current {
         self.comes_back(meta, Echo::Known);
     }
 
-    /// As [`saw`](Self::saw), where there may be no run.
+    /// Like [`saw`](Self::saw), but does nothing outside of a run.
     pub fn saw_if_any<C: Resource>(object: &C) {
         if let Some(current) = Self::get() {
             current.saw(object);

@@ -1,15 +1,15 @@
-//! Which events are the echo of what a run wrote itself.
+//! Echoes: events of a run's own writes.
 //!
-//! A reconciler that says what it wrote ([`Current::wrote`](crate::Current::wrote)) is not run again by the watch
-//! event of that write. The event may come before the reconciler has the answer of its write, so triggers that
-//! come during a run are kept until it ends: those that turn out to be echoes are left out, the others go to the
-//! queue while the key is still held there. An echo may come after the run as well; its version is remembered
-//! until then.
+//! A reconciler that reports its writes ([`Current::wrote`](crate::Current::wrote)) is not run again by their
+//! watch events. The event may come before the reconciler has the answer of its write, so triggers that come
+//! during a run are kept until it ends. Echoes among them are then dropped, and the others go to the queue
+//! while the key is still held there. An echo may also come after the run; its version is remembered until
+//! then.
 //!
-//! The API server's answer does not say who made the version that it returns. A write that changes nothing returns
-//! the newest version there is, and somebody else may have made that one a moment ago, so that its event has not come
-//! yet. That event must run the object. So a version is an echo only if nobody else can have made it, or if it makes no
-//! difference who did: [`Echo`].
+//! The API server's answer does not say who made the returned version. A write that changes nothing returns
+//! the newest version, and another writer may have just made it, so that its event has not come yet. That
+//! event must run the object. So a version is an echo only if no other writer can have made it, or if that
+//! makes no difference: [`Echo`].
 
 use crate::ObjectKey;
 use crate::feed::Trigger;
@@ -33,8 +33,8 @@ impl Version {
     }
 }
 
-/// Whether what is asked for differs between two versions of an object. A kind without generations (a
-/// `ConfigMap`, say) shows no difference between what is asked for and its status, so that each of its versions
+/// Whether the desired state differs between two versions of an object. A kind without generations (a
+/// `ConfigMap`, for example) does not separate the desired state from the status, so each of its versions
 /// counts.
 pub(crate) fn asks_for_more(old: &ObjectMeta, new: &ObjectMeta) -> bool {
     new.generation.is_none()
@@ -47,12 +47,13 @@ pub(crate) fn asks_for_more(old: &ObjectMeta, new: &ObjectMeta) -> bool {
         || old.owner_references != new.owner_references
 }
 
-/// Which event of a version is an echo.
+/// Kind of event of a version that is an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Any: the run knows what this version says.
+    /// Any: the run knows this version.
     Known,
-    /// That by which the object is new: a version that a write has found there would have had its event before.
+    /// Only the one that reports the object as new: a version that a write found there would have had its
+    /// event before.
     IfNew,
 }
 
@@ -62,9 +63,9 @@ impl Echo {
     }
 }
 
-/// So many triggers of a run are kept; those beyond go to the queue at once, and then the key runs again.
+/// Maximum number of triggers kept per run; further ones go to the queue at once, and the key runs again.
 const KEPT: usize = 64;
-/// An echo that has not come after this time does not come: the write changed nothing, or nobody watches it.
+/// Time after which an echo no longer comes: the write changed nothing, or the object is not watched.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -74,11 +75,11 @@ pub(crate) struct Echoes {
 
 #[derive(Default)]
 struct State {
-    /// The triggers that came during the run, by the key that runs.
+    /// Triggers that came during the run, by the running key.
     runs: HashMap<ObjectKey, Vec<Trigger>>,
-    /// What runs wrote and has not come back, with the time after which it does not come any more.
+    /// Echoes that have not come back, with the time until which each may come.
     awaited: HashMap<(ObjectKey, Version), (Echo, Instant)>,
-    /// `awaited` is cleared of what is late when it has grown to this.
+    /// Size at which `awaited` is cleared of late entries.
     clear_at: usize,
 }
 
@@ -88,18 +89,18 @@ impl Echoes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run of this key begins.
+    /// Begins a run of this key.
     pub(crate) fn begin(&self, key: &ObjectKey) {
         self.state().runs.insert(key.clone(), Vec::new());
     }
 
-    /// The run has ended: what came meanwhile and is no echo.
+    /// Ends the run. Returns the triggers that came meanwhile and are no echoes.
     #[must_use]
     pub(crate) fn end(&self, key: &ObjectKey) -> Vec<Trigger> {
         self.state().runs.remove(key).unwrap_or_default()
     }
 
-    /// The run of this key wrote this version, or knows what it says.
+    /// Records that the run of this key wrote this version, or knows it.
     pub(crate) fn wrote(&self, key: &ObjectKey, version: Version, echo: Echo) {
         let mut state = self.state();
         if let Some(kept) = state.runs.get_mut(key) {
@@ -120,8 +121,7 @@ impl Echoes {
         *awaited = (if awaited.0 == Echo::Known { Echo::Known } else { echo }, late);
     }
 
-    /// What the queue is to hear of this trigger now: nothing of an echo, and nothing yet of what comes during
-    /// a run.
+    /// Passes a trigger on to the queue. `None` for an echo, and for a trigger during a run, which is kept.
     pub(crate) fn pass(&self, trigger: Trigger) -> Option<Trigger> {
         let mut state = self.state();
         if let Some(version) = &trigger.version
@@ -140,7 +140,7 @@ impl Echoes {
         }
     }
 
-    /// The object is gone, and with it what its run would be triggered by.
+    /// Forgets a deleted object, and the triggers kept for its run.
     pub(crate) fn gone(&self, key: &ObjectKey) {
         if let Some(kept) = self.state().runs.get_mut(key) {
             kept.clear();

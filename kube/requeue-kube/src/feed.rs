@@ -1,4 +1,4 @@
-//! The way into the queue: what each kind of trigger says about priority and back-off.
+//! [`Feed`]: the way into the queue, with the priority and back-off option of each kind of trigger.
 
 use crate::echo::{Echoes, Version};
 use crate::put_back::{PutBacks, put_back};
@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What lists and resyncs bring stands behind what changes, by Kubernetes' own number for it.
+/// Priority of lists and resyncs, which go behind changes. Kubernetes uses this number too.
 pub(crate) const LOW: i16 = -100;
 
 /// One reason to reconcile one object.
@@ -16,11 +16,11 @@ pub(crate) const LOW: i16 = -100;
 pub(crate) struct Trigger {
     pub(crate) key: ObjectKey,
     pub(crate) cause: Cause,
-    /// The version of the object whose event this is, if it is an event of the watch.
+    /// Version of the object, if this is a watch event of the object.
     pub(crate) version: Option<Version>,
-    /// Nobody has told of this object before.
+    /// The object was unknown before.
     pub(crate) is_new: bool,
-    /// By a related object that the object owns.
+    /// The trigger is a related object that the object owns.
     pub(crate) is_owned: bool,
 }
 
@@ -73,31 +73,32 @@ impl Feed {
         }
     }
 
-    /// The objects whose last run gave up. The queue knows nothing of them, for they wait for no time; but a status
-    /// must not run them, or an object that gives up and writes its status would run by its own echo.
+    /// Objects whose last run gave up. The queue does not know them, because they wait for no timer. But a
+    /// change of their status must not run them, or an object that gives up and writes its status would run
+    /// by its own echo.
     fn given_up(&self) -> MutexGuard<'_, HashSet<ObjectKey>> {
         self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run of this object, which still goes on, gives up.
+    /// Notes that the current run of this object gives up.
     pub(crate) fn gives_up(&self, key: &ObjectKey) {
         self.given_up().insert(key.clone());
     }
 
-    /// Something triggers the object, unless it is the echo of its own run.
+    /// Triggers the object, unless the event is the echo of its own run.
     pub(crate) fn trigger(&self, trigger: Trigger) {
         if let Some(trigger) = self.echoes.pass(trigger) {
             self.add(trigger);
         }
     }
 
-    /// The object is to be looked at because this process leads again.
+    /// Triggers the object because this process leads again.
     pub(crate) fn sweep(&self, key: ObjectKey) {
         self.trigger(Trigger::new(key, Cause::Listed));
     }
 
-    /// The run comes to nothing: the object waits as it did before it, and is handed out after this time at the
-    /// earliest. Without a time, its reconciler had been called.
+    /// Undoes a run: the object waits as before it, and is handed out after this time at the earliest.
+    /// Without a time, its reconciler had been called.
     pub(crate) fn put_back(
         &self,
         run: &Run<ObjectKey, Causes>,
@@ -130,7 +131,7 @@ impl Feed {
         drop(self.queue.add_with(key, how));
     }
 
-    /// The object is gone: nothing is to be done for it, and nothing is known of it any more.
+    /// Removes a deleted object: it no longer runs, and all its state is forgotten.
     pub(crate) fn gone(&self, key: &ObjectKey) {
         self.echoes.gone(key);
         self.queue.cancel_and_forget(key);
@@ -138,14 +139,14 @@ impl Feed {
         self.given_up().remove(key);
     }
 
-    /// From now until the guard goes the triggers of this key are kept.
+    /// Keeps the triggers of this key until the guard is dropped.
     pub(crate) fn run_begins(&self, key: &ObjectKey) -> DuringRun<'_> {
         self.echoes.begin(key);
         self.given_up().remove(key);
         DuringRun { feed: self, key: key.clone() }
     }
 
-    /// Whether objects keep theirs: [`Config::managed_fields`].
+    /// Whether objects keep their [`Config::managed_fields`].
     pub(crate) fn managed_fields(&self) -> bool {
         self.managed_fields
     }
@@ -159,8 +160,8 @@ impl Feed {
     }
 }
 
-/// A run goes on. Also when it panics, is over its time limit or is dropped, what came meanwhile goes to the
-/// queue, while the key is still held there: so it runs once more.
+/// A current run. When it ends, even by a panic, its time limit or a drop, the triggers that came meanwhile
+/// go to the queue while the key is still held there: so it runs once more.
 pub(crate) struct DuringRun<'f> {
     feed: &'f Feed,
     key: ObjectKey,
@@ -174,12 +175,12 @@ impl Drop for DuringRun<'_> {
     }
 }
 
-/// What the last run of each object that fails has said.
+/// Message of the last run of each failing object.
 #[derive(Default)]
 pub(crate) struct LastFailures(Mutex<HashMap<ObjectKey, Box<str>>>);
 
 impl LastFailures {
-    /// How the last run ended; `None` is well.
+    /// Sets the result of the last run; `None` is success.
     pub(crate) fn set(&self, key: &ObjectKey, failure: Option<String>) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match failure {

@@ -1,4 +1,4 @@
-//! A finalizer: clean-up before an object goes.
+//! [`finalizer`]: clean-up before an object is deleted.
 
 use crate::{Action, Current};
 use kube::api::{Api, Patch, PatchParams};
@@ -9,16 +9,16 @@ use serde_json::json;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What a reconciler is to do for an object with a finalizer.
+/// The task of a reconciler for an object with a finalizer.
 #[derive(Clone, Debug)]
 pub enum Event<K> {
-    /// Make the world as the object asks for.
+    /// Bring the world to the state that the object asks for.
     Apply(Arc<K>),
-    /// The object is being deleted: remove what stands outside of Kubernetes or belongs to no owner.
+    /// The object is being deleted: remove everything outside of Kubernetes, and everything without an owner.
     Cleanup(Arc<K>),
 }
 
-/// What went wrong in [`finalizer`].
+/// Error of [`finalizer`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error + 'static> {
     /// The reconciler failed at [`Event::Apply`].
@@ -33,31 +33,31 @@ pub enum Error<E: std::error::Error + 'static> {
     /// The finalizer could not be removed.
     #[error("failed to remove the finalizer: {0}")]
     RemoveFinalizer(#[source] kube::Error),
-    /// The object has no name: no API server has sent it.
+    /// The object has no name, so no API server has sent it.
     #[error("the object has no name")]
     UnnamedObject,
 }
 
-/// Reconciles an object so that its clean-up runs before it goes: as kube's
+/// Reconciles an object so that its clean-up runs before it is deleted. Like kube's
 /// [`finalizer`](kube::runtime::finalizer::finalizer()), with two differences.
 ///
-/// An object that is new gets its finalizer, and then is applied *in the same run*, as the API server returned it;
-/// kube waits for the event of the finalizer and runs a second time. And when the finalizer is gone already as it
-/// is to be removed (404, or a list that is another one by now, or another object under the same name), that is no error:
-/// somebody has done the work, or the next event brings the rest.
+/// A new object gets its finalizer, and is then applied *in the same run*, as the API server returned it;
+/// kube waits for the event of the finalizer and runs a second time. If the finalizer is already gone when it
+/// is to be removed (404, a changed list, or another object under its name), that is no error: another
+/// process has done the work, or the next event brings the rest.
 ///
-/// An object that is being deleted and has no such finalizer is none of ours: then the reconciler is not called. Each
-/// other object gets the finalizer; a reconciler that is not for all of them asks that before it calls this. One that
-/// is no longer wanted keeps it, and is cleaned up in [`Event::Apply`].
+/// If an object that is being deleted has no such finalizer, the reconciler is not called. Every other object
+/// gets the finalizer; a reconciler that is not for all objects must check that before it calls this. An
+/// object that is no longer wanted keeps it, and is cleaned up in [`Event::Apply`].
 ///
 /// # Errors
 ///
-/// What the reconciler returns, and what the API server refuses; see [`Error`].
+/// The reconciler's error, and the API server's; see [`Error`].
 ///
 /// # Cancel safety
 ///
-/// Dropped at any point, the object has its finalizer or not, and the next run goes on from there. The clean-up
-/// can run more than once, so it must bear that.
+/// If it is dropped at any point, the object has its finalizer or not, and the next run continues from there.
+/// The clean-up may run more than once, and must tolerate that.
 ///
 /// ```no_run
 /// use requeue_kube::Action;
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// A patch by JSON Patch (RFC 6902), which the API server applies whole or not at all.
+/// Sends a JSON Patch (RFC 6902), which the API server applies completely or not at all.
 async fn patch<K, E>(
     api: &Api<K>,
     object: &K,

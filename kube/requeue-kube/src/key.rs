@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Namespace and name of an object: its key in the controller's queue.
 ///
-/// A controller watches objects of one kind, so that the kind is no part of the key. A key is 24 bytes and one
-/// allocation, and a clone shares that.
+/// A controller watches objects of one kind, so the kind is not part of the key. A key is 24 bytes and one
+/// allocation, which clones share.
 ///
 /// ```
 /// use requeue_kube::ObjectKey;

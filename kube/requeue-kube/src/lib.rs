@@ -1,8 +1,8 @@
 //! A controller runtime for [kube] on [requeue]'s work queue.
 //!
-//! kube keeps what it does well: the client, the API, watches, stores. This crate replaces what is between the event
-//! of a watch and the end of a reconciliation, behind the names of [`kube::runtime::Controller`]: a program that uses
-//! that one changes its `use` lines.
+//! kube keeps its strengths: the client, the API, watches, stores. This crate replaces everything between a
+//! watch event and the end of a reconciliation, behind the names of [`kube::runtime::Controller`]: to switch
+//! from that one, change the `use` lines.
 //!
 //! ```no_run
 //! use futures::StreamExt;
@@ -56,15 +56,16 @@
 //! | Memory | is that of the objects ([`Config::managed_fields`]), and 0.3 kB for each child: its version and its owners. Of what is deleted nothing is kept. |
 //! | The end | Nothing new begins; what runs has its grace; a [`Report`] says what became of it. |
 //!
-//! A run does not begin before the list of the objects, and that of each related kind that can be listed. [`rules`] names the tests of each promise, and
-//! [`peers`] says which tests of kube-runtime and controller-runtime are which of ours.
+//! A run begins only after the list of the objects, and that of each related kind that can be listed.
+//! [`rules`] names the tests of each promise, and [`peers`] maps the tests of kube-runtime and
+//! controller-runtime to ours.
 //!
 //! # The client
 //!
-//! kube's client tries a request again by itself that the API server refuses for now (429, 503, 504), for as long as its
-//! `Retry-After` says: one that has just started says 5 s. Below a controller that only holds a worker and delays a
-//! watch, for the controller comes back to both by a back-off of its own. Switch it off, and a change is seen some
-//! tenths of a second after the API server is back, not after four seconds:
+//! kube's client itself retries a request that the API server refuses for now (429, 503, 504), after its
+//! `Retry-After`: a server that has just started says 5 s. Below a controller that only blocks a worker and
+//! delays a watch, because the controller retries both with a back-off of its own. Switch it off, and a
+//! change is seen some tenths of a second after the API server is back, not after four seconds:
 //!
 //! ```no_run
 //! # use k8s_openapi::api::core::v1::ConfigMap;
@@ -82,16 +83,16 @@
 //!
 //! # A handle
 //!
-//! [`Controller::start`] runs the controller in tasks of its own and returns a [`Running`], which needs no polling:
-//! [`explain`](Running::explain) says in words why an object does not run,
+//! [`Controller::start`] runs the controller in tasks of its own and returns a [`Running`], which needs no
+//! polling: [`explain`](Running::explain) says in words why an object does not run,
 //! [`reconcile_now`](Running::reconcile_now), [`pause`](Running::pause), [`resize`](Running::resize),
 //! [`health`](Running::health), and [`drain`](Running::drain) with a report.
 //!
 //! # Tests
 //!
-//! With the feature `fake` of this crate, `fake::Server` is an API server in memory: a test of a controller needs no
-//! cluster and no waiting. The module's page has an example; `examples/secret_hash.rs` is a whole controller with a
-//! finalizer and two related kinds, and `tests/secret_hash.rs` is its test.
+//! With the feature `fake` of this crate, `fake::Server` is an API server in memory: a test of a controller
+//! needs no cluster and no waiting. The module's page has an example; `examples/secret_hash.rs` is a complete
+//! controller with a finalizer and two related kinds, and `tests/secret_hash.rs` is its test.
 //!
 //! ```toml
 //! [dev-dependencies]
@@ -142,8 +143,8 @@ pub use self::key::ObjectKey;
 pub use self::metrics::Metrics;
 pub use self::running::{Health, Report, Running};
 pub use requeue;
-/// The setting of [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`]. A
-/// controller needs the name alone; the example below is of the queue beneath.
+/// The type of [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`].
+/// A controller needs only its name; the example below is for the queue.
 ///
 /// ```
 /// use requeue_kube::{Config, InBackoff};
@@ -168,7 +169,7 @@ pub mod rules {}
 #[doc = include_str!("../docs/peers.md")]
 pub mod peers {}
 
-/// For [`Controller::group_by`]: the objects of a namespace are a group, and those without one are another.
+/// The namespace as a group, for [`Controller::group_by`]. Objects without one are another group.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::ConfigMap;

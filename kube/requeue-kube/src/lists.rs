@@ -1,4 +1,5 @@
-//! Which watches have their list: no run begins before, and those that cannot have one hold up nothing else.
+//! The lists of watches: no run begins before they are there, and a watch that cannot have its list holds up
+//! only what needs it.
 
 use crate::metrics::Listings;
 use kube::runtime::watcher::{self, Error, Event};
@@ -8,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// An API server that has just started refuses for some seconds: it does not know yet who may do what, and which
-/// kinds there are. Until then its refusals say nothing about the kind.
+/// Time in which a freshly started API server refuses requests: it does not know yet who may do what, and
+/// which kinds there are. Such refusals say nothing about the kind.
 pub(crate) const STARTING: Duration = Duration::from_secs(10);
 
-/// Refusals so far apart are two, and the kind was there between them: a watch that goes on says nothing. It is longer
-/// than any back-off of kube's.
+/// Refusals this far apart are separate, and the kind existed between them: a watch that continues reports
+/// nothing. It is longer than any back-off of kube's.
 const APART: Duration = Duration::from_secs(40);
 
 /// The lists of all watches of a controller.
@@ -26,13 +27,13 @@ pub(crate) struct Lists {
 #[derive(Default)]
 struct State {
     watched: Vec<Watched>,
-    /// Runs have begun. What has no list by now is no longer waited for.
+    /// Runs have begun. A missing list is no longer waited for.
     begun: bool,
 }
 
 struct Watched {
     kind: Arc<str>,
-    /// Of the controller's own kind: without its list there is nothing to run.
+    /// The controller's own kind: without its list there is nothing to run.
     is_own: bool,
     listed: bool,
     gauge: Option<Gauge>,
@@ -48,7 +49,7 @@ impl Lists {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A watch begins, of the controller's own kind or of a related one.
+    /// Registers a watch, of the controller's own kind or of a related one.
     pub(crate) fn watch(self: &Arc<Self>, kind: Arc<str>, is_own: bool) -> List {
         let gauge = self.metrics.as_ref().map(|metrics| metrics.of(&kind));
         let mut state = self.state();
@@ -59,7 +60,7 @@ impl Lists {
         List { lists: self.clone(), nth, refused: Refused::default() }
     }
 
-    /// The kinds that have no list.
+    /// The kinds without a list.
     pub(crate) fn unlisted(&self) -> Vec<String> {
         let state = self.state();
         let mut kinds: Vec<_> =
@@ -73,7 +74,8 @@ impl Lists {
         self.state().begun
     }
 
-    /// Ends when runs may begin: the objects are listed, and all else is, or was waited for so long.
+    /// Waits until runs may begin: the objects are listed, and all other kinds are, or the wait has timed
+    /// out.
     pub(crate) async fn begin(&self, patience: Duration, controller: &str) {
         self.wait_for(|it| !it.is_own || it.listed).await;
         _ = timeout(patience, self.wait_for(|it| it.listed)).await;
@@ -113,7 +115,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// The list is complete. `true` if it was missed: runs went on without it, and may have failed for that.
+    /// Marks the list complete. Returns `true` if it was late: runs went on without it, and may have failed
+    /// for that.
     pub(crate) fn is_complete(&self) -> bool {
         let mut state = self.lists.state();
         let missed = state.begun && !state.watched[self.nth].listed;
@@ -123,7 +126,7 @@ impl List {
         missed
     }
 
-    /// Notes an event of the watch. A kind that is refused for long has no list any more.
+    /// Handles an event of the watch. A kind that is refused for long loses its list.
     pub(crate) fn hears<K>(&mut self, event: &watcher::Result<Event<K>>) {
         if self.refused.hears(event) {
             self.lists.state().say(self.nth, false);
@@ -131,7 +134,7 @@ impl List {
     }
 }
 
-/// For how long a kind is refused.
+/// Tracks how long a kind has been refused.
 #[derive(Default)]
 pub(crate) struct Refused {
     /// The first and the last refusal in a row.
@@ -139,7 +142,8 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// `true` if the kind is refused, and has been for longer than an API server takes to start.
+    /// Handles an event. Returns `true` if the kind is refused, and has been for longer than an API server
+    /// takes to start.
     pub(crate) fn hears<K>(&mut self, event: &watcher::Result<Event<K>>) -> bool {
         match event {
             Err(e) if is_refusal(e) => {
@@ -159,7 +163,7 @@ impl Refused {
     }
 }
 
-/// There is no such kind, or this process may not watch it.
+/// Whether there is no such kind, or this process may not watch it.
 pub(crate) fn is_refusal(error: &Error) -> bool {
     let code = match error {
         Error::WatchError(status) => status.code,

@@ -1,4 +1,5 @@
-//! Metrics under the names of controller-runtime and client-go, so that kubebuilder's dashboards and alerts answer.
+//! Metrics under the names of controller-runtime and client-go, so that kubebuilder's dashboards and alerts
+//! work.
 //!
 //! | metric | labels | what it says |
 //! |---|---|---|
@@ -15,8 +16,8 @@
 //! | `rest_client_requests_total` | `code`, `method`, `host` | answers of the API server, if the client has the [layer](Metrics::client_layer); the code of a request without an answer is `<error>`, as client-go has it |
 //! | `leader_election_master_status` | `name` | 1 while this process leads, by the name of the lease: of an elector that [has the metrics](crate::lease::ElectorBuilder::metrics) |
 //!
-//! What is no run of the reconciler is counted by the queue alone: a key that leads to another object, and a run that is
-//! dropped because its process leads no more. The latter is one with the outcome `again` there.
+//! Runs without a call of the reconciler are counted only by the queue: a key that leads to another object,
+//! and a run that is dropped because its process no longer leads. The latter has the outcome `again` there.
 //!
 //! The names, labels and buckets are those of controller-runtime 0.24.1 and client-go.
 
@@ -78,7 +79,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics, once a registry.
+    /// Registers the metrics. Call it once per registry.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -123,7 +124,7 @@ impl Metrics {
         metrics
     }
 
-    /// Counts what a client asks of the API server: for [`kube::client::ClientBuilder::with_layer`].
+    /// Counts the requests of a client to the API server: for [`kube::client::ClientBuilder::with_layer`].
     #[must_use]
     pub fn client_layer(&self) -> CountRequests {
         CountRequests { requests: self.requests.clone() }
@@ -168,7 +169,7 @@ impl Metrics {
     }
 }
 
-/// Which watches of one controller have their list.
+/// Gauges that show which watches of one controller have their list.
 pub(crate) struct Listings {
     listed: Family<Labels, Gauge>,
     controller: String,
@@ -181,7 +182,7 @@ impl Listings {
     }
 }
 
-/// What one controller counts.
+/// The metrics of one controller.
 pub(crate) struct ControllerMetrics {
     success: Counter,
     requeue: Counter,
@@ -201,13 +202,13 @@ impl ControllerMetrics {
         self.most.set(most.into());
     }
 
-    /// A run goes on until the guard is dropped.
+    /// Counts an active run until the guard is dropped.
     pub(crate) fn run(&self) -> Active {
         self.active.inc();
         Active(self.active.clone())
     }
 
-    /// A run has ended.
+    /// Counts a run that has ended.
     pub(crate) fn ended(&self, report: &RunReport<'_>, is: Special) {
         self.time.observe(report.took.as_secs_f64());
         match report.failure {
@@ -231,7 +232,7 @@ impl ControllerMetrics {
     }
 }
 
-/// A failure that is counted otherwise than an error.
+/// A failure that is not counted as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     No,

@@ -1,4 +1,4 @@
-//! How long a watch that failed waits before it begins again.
+//! The wait of a failed watch before it begins again.
 
 use crate::lists::{Refused, STARTING, is_refusal};
 use futures::{Stream, StreamExt, stream};
@@ -10,23 +10,23 @@ use tokio::time::{Instant, sleep};
 
 /// The first wait for an API server that cannot be reached, doubled each time.
 const UNREACHABLE_FIRST: Duration = Duration::from_millis(50);
-/// The longest wait for an API server that cannot be reached. A refused connection costs it nothing, and the sooner
-/// a watch is back the sooner changes are seen; kube and client-go wait for up to 30 s.
+/// The maximum wait for an API server that cannot be reached. A refused connection costs it nothing, and
+/// changes are seen sooner if the watch is back sooner; kube and client-go wait for up to 30 s.
 const UNREACHABLE_MOST: Duration = Duration::from_secs(1);
-/// The wait for a kind that is not there, or that this process may not watch. Somebody installs it while objects wait
-/// for it; a request in two seconds is little.
+/// The wait for a kind that does not exist, or that this process may not watch. Objects may wait for its
+/// installation, and a request every two seconds is cheap.
 const REFUSED: Duration = Duration::from_secs(2);
-/// So seldom may a watch that the API server calls too old (410) begin again without a wait.
+/// Minimum interval between restarts without a wait of a watch that the API server calls too old (410).
 const GONE_ONCE_IN: Duration = Duration::from_secs(10);
 
-/// The back-off that a user gave, for all watches of a controller.
+/// A user's back-off, for all watches of a controller.
 pub(crate) type SharedBackoff = Arc<Mutex<Box<dyn Backoff>>>;
 
-/// The events of a watch, with a wait after each error: that of the user's back-off, or else a short one if the API
-/// server can't be reached or does not know the kind, none if the watch is too old, and client-go's back-off, from
-/// 0.8 s to 30 s, after other errors.
+/// The events of a watch, with a wait after each error: that of the user's back-off; otherwise a short one if
+/// the API server can't be reached or does not know the kind, none if the watch is too old, and client-go's
+/// back-off, from 0.8 s to 30 s, after other errors.
 ///
-/// A watch that is refused for long begins anew, with a list: one that went on where it was would not tell when its
+/// A watch that is refused for long begins anew, with a list: a watch that continued would not show that its
 /// kind is back.
 pub(crate) fn patiently<K, S>(
     watch: impl Fn() -> S + Send + 'static,
@@ -58,10 +58,10 @@ where
 
 #[derive(Default)]
 struct Patience {
-    /// What is to be waited before the stream is asked again.
+    /// Wait before the stream is polled again.
     wait: Option<Duration>,
     of_user: Option<SharedBackoff>,
-    /// The failures since the API server was first out of reach, and when it was last.
+    /// Number of failures since the API server was first unreachable, and when it last was.
     unreachable: u32,
     last_unreachable: Option<Instant>,
     refusal: Refused,
@@ -115,7 +115,7 @@ fn is_gone(error: &Error) -> bool {
     }
 }
 
-/// There was no answer, or it broke off.
+/// Whether there was no answer, or it broke off.
 fn is_unreachable(error: &Error) -> bool {
     match error {
         Error::InitialListFailed(e) | Error::WatchStartFailed(e) | Error::WatchFailed(e) => {
@@ -138,12 +138,12 @@ mod tests {
         Error::InitialListFailed(kube::Error::Service("connection refused".into()))
     }
 
-    /// A watch each of whose lists fails so.
+    /// A watch whose lists all fail with this error.
     fn failing(error: fn() -> Error) -> impl Stream<Item = watcher::Result<Event<()>>> {
         stream::iter((0..2000).map(move |n| if n % 2 == 0 { Ok(Event::Init) } else { Err(error()) }))
     }
 
-    /// How often a watch asks in a minute.
+    /// Number of requests of a watch in a minute.
     async fn tries(error: fn() -> Error, backoff: Option<SharedBackoff>) -> usize {
         let mut events = Box::pin(patiently(move || failing(error), backoff));
         let (begin, mut tries) = (Instant::now(), 0);

@@ -1,8 +1,8 @@
-//! A run that comes to nothing, because this process leads no more: its object is in the queue as it was before it, with
-//! its failures and its attempt, and nothing counts it as a success or as a failure.
+//! Undone runs: when this process no longer leads, the object of a run is in the queue as before it, with its
+//! failures and its attempt, and the run counts neither as a success nor as a failure.
 //!
-//! The queue's worker knows no such end. So the run is ended here, by its key, which leaves the failures on record, and
-//! the key is restored; what the worker is told afterwards finds the run ended. The metrics of the queue hear of a run
+//! The queue's worker has no such end. So the run is ended here, by its key, which leaves the failures on
+//! record, and the key is restored; the worker then finds the run ended. The metrics of the queue see a run
 //! after which the object comes again.
 
 use crate::{Causes, ObjectKey};
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 thread_local! {
-    /// A run is put back by this thread.
+    /// This thread is putting a run back.
     static PUTS_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the worker is told of a run that was put back.
+/// The outcome given to the worker for a run that was put back.
 #[derive(Debug, thiserror::Error)]
 #[error("this process does not lead")]
 pub(crate) struct PutBack;
 
-/// So many runs were put back, which the worker takes for runs that have ended.
+/// Number of runs that were put back, which the worker counts as ended.
 #[derive(Debug, Default)]
 pub(crate) struct PutBacks {
     all: AtomicU64,
@@ -70,7 +70,7 @@ pub(crate) fn put_back(
     Outcome::GiveUp(PutBack.into())
 }
 
-/// Takes the mark back, also when the queue panics.
+/// Clears the mark, even if the queue panics.
 struct PutsBack;
 
 impl PutsBack {

@@ -1,4 +1,4 @@
-//! Random numbers for what is to be spread. Nobody may depend on their quality.
+//! Random numbers for spreading delays. They need no quality.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -8,7 +8,7 @@ fn unit() -> f64 {
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The time, by a factor between these two.
+/// Multiplies the time by a random factor between these two.
 pub(crate) fn between(least: f64, most: f64, time: Duration) -> Duration {
     Duration::try_from_secs_f64(time.as_secs_f64() * (least + (most - least) * unit())).unwrap_or(time)
 }

@@ -1,4 +1,4 @@
-//! One run of an object: the reconciler is called, and its answer becomes what the queue is to do.
+//! One run of an object: calls the reconciler, and turns its answer into the queue's outcome.
 
 use crate::action::What;
 use crate::controller::Read;
@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-/// Where the results of runs go, if somebody reads them. A sender of Tokio: one of `futures` takes an item more for each
-/// of its clones, and so has no bound.
+/// Channel for the results of runs, if they are read. A sender of Tokio's: one of `futures` takes one more
+/// item for each of its clones, and so has no bound.
 pub(crate) type Results<K, E> = mpsc::Sender<Result<(ObjectRef<K>, Action), Error<E>>>;
 
-/// What a run has come to: what the queue is to do, and what is told of it. `None` of that if there is nothing to tell.
+/// Result of a run: the outcome for the queue, and the report to the user, if there is one.
 type Ended<E> = (Outcome, Option<Result<Action, Error<E>>>);
 
-/// What all runs of a controller share.
+/// State shared by all runs of a controller.
 pub(crate) struct Runs<K: Resource<DynamicType: Eq + Hash> + Clone + 'static, F, P, Ctx, E: 'static> {
     pub(crate) reconciler: F,
     pub(crate) error_policy: P,
@@ -118,7 +118,8 @@ where
         outcome
     }
 
-    /// The run, dropped when its time is over. One that returns too late is over its time too.
+    /// Runs the reconciler, and drops it when its time is over. A run that returns too late is over its time
+    /// too.
     async fn within_limit(
         &self,
         key: &ObjectKey,
@@ -137,8 +138,8 @@ where
         }
     }
 
-    /// Calls the reconciler until it does not end by a conflict. `None` if it could not write because this process
-    /// leads no more.
+    /// Calls the reconciler until it does not end by a conflict. `None` if it could not write because this
+    /// process no longer leads.
     async fn reconcile(
         &self,
         current: &Current,
@@ -177,7 +178,7 @@ where
         }
     }
 
-    /// The object as the API server has it, or, if that can't be read, as the watch has it.
+    /// Reads the object from the API server or, if that fails, from the watch's store.
     async fn read_again(&self, key: &ObjectKey) -> Option<Arc<K>> {
         let read = match &self.read {
             Some(read) => read(key).await.ok(),
@@ -215,7 +216,7 @@ where
         }
     }
 
-    /// A run has ended, whoever ended it.
+    /// Handles the end of a run, however it ended.
     pub(crate) fn ended(&self, key: &ObjectKey, report: &RunReport<'_>) {
         let failure = report.failure;
         if matches!(failure, Some(Failure::Error(e)) if e.is::<PutBack>()) {
@@ -243,15 +244,15 @@ where
     }
 }
 
-/// Whether this key, which has a namespace, has found an object that has none: its own key is another.
+/// Whether this key with a namespace has found an object without one: its own key is another.
 fn is_of_another_key<K: Resource>(key: &ObjectKey, object: &K) -> bool {
     key.namespace().is_some() && object.meta().namespace.is_none()
 }
 
-/// So long after it was handed out a key comes again that was handed out to a process that leads no more.
+/// Delay before a key comes again that was handed out while this process does not lead.
 const STANDBY: Duration = Duration::from_millis(100);
 
-/// Waits until a run must not go on because another process may lead.
+/// Waits until a run must end because another process may lead.
 async fn over(fence: Option<&Fence>) {
     match fence {
         Some(fence) => fence.over().await,
@@ -272,8 +273,8 @@ fn causes(run: &mut requeue::Run<ObjectKey, Causes>) -> Causes {
 
 /// Whether the API server refused a write because the object has changed.
 ///
-/// Its answer is what is looked for, and not the error of kube that holds it: an error that is transparent has the
-/// source of what it wraps for its own, so that what it wraps is in no chain of sources.
+/// It looks for the server's answer, not for kube's error around it: a transparent error's source is that of
+/// the wrapped error, so the wrapped error itself is in no chain of sources.
 fn is_conflict(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -298,8 +299,8 @@ fn answer<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Status> {
 #[error("the reconciler asked for a back-off")]
 struct AskedFor;
 
-/// The failure of a run that was dropped because its time was over. The queue's worker knows such an end too; but of it
-/// the wait for somebody who reads the result would be a part.
+/// The failure of a run that was dropped because its time was over. The queue's worker has time limits too,
+/// but would count the wait until the result is read.
 #[derive(Debug, thiserror::Error)]
 #[error("the reconciler took longer than {0:?}")]
 struct OverTimeLimit(Duration);

@@ -1,4 +1,4 @@
-//! A controller that runs, and its handle.
+//! [`Running`]: the handle of a controller.
 
 use crate::controller::Controller;
 use crate::error::{Error, StartError};
@@ -30,44 +30,46 @@ pub(crate) enum Stopper {
     Graceful,
     /// A signal; a second one ends what still runs.
     Signal,
-    /// What runs has this time.
+    /// A deadline: current runs have this time.
     Within(Duration),
 }
 
-/// How a controller ended: what became of its runs and of the objects that were to run.
+/// How a controller ended: the fate of its runs, and of objects still to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// So many runs ended by themselves since the controller began.
+    /// Number of runs that ended by themselves since the controller began.
     pub done: u64,
-    /// So many runs were dropped at the end because their time was over, or because the lease was lost meanwhile.
+    /// Number of runs dropped at the end because their time was over, or because the lease was lost
+    /// meanwhile.
     pub cancelled: usize,
-    /// Number of objects that were to be reconciled, and are not any more: those that were ready, waited out a failure
-    /// or a debounce, or whose run was dropped. The next start lists them. One that only waited for its next look
-    /// ([`requeue`](crate::Action::requeue), [`resync`](crate::Config::resync)) is none of them.
+    /// Number of objects that still had to be reconciled: those that were ready, waited out a failure or a
+    /// debounce, or whose run was dropped. The next start lists them. An object that only waited for its next
+    /// look ([`requeue`](crate::Action::requeue), [`resync`](crate::Config::resync)) does not count.
     pub left: usize,
 }
 
-/// How a controller is: for a probe.
+/// State of a controller, for a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Runs may begin: the watch of the objects has had its list, and those of related kinds have had theirs or could
-    /// not have it in time ([`Config::list_timeout`]).
+    /// Runs may begin: the watch of the objects has had its list, and those of related kinds have had theirs
+    /// or did not get it in time ([`Config::list_timeout`]).
     pub synced: bool,
-    /// The kinds that have no list now: nobody has listed them yet, or there is no such kind, or this process may not
-    /// list it. Their watches go on trying.
+    /// The kinds without a list: not listed yet, nonexistent, or not permitted for this process. Their
+    /// watches keep trying.
     pub unlisted: Vec<String>,
-    /// This process leads, or the controller has no [`leader`](crate::Controller::leader). One that stands by is
-    /// well.
+    /// This process leads, or the controller has no [`leader`](crate::Controller::leader). A standby is
+    /// healthy.
     pub is_leader: bool,
     /// The controller has ended.
     pub ended: bool,
-    /// The last error of a watch, with its kind, if that is not a minute ago. The watch begins again by itself.
+    /// The last error of a watch, with its kind, if it is less than a minute old. The watch begins again by
+    /// itself.
     pub watch_error: Option<String>,
 }
 
-/// Why no object is handed out; the queue is paused while any of them holds.
+/// Reasons why no object is handed out; the queue is paused while any of them holds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     by_lists: bool,
@@ -84,20 +86,20 @@ struct State {
     lists: Arc<Lists>,
     watch_errors: Arc<WatchErrors>,
     stop: mpsc::Sender<Stopper>,
-    /// Everything is to end at once.
+    /// All is to end at once.
     abort: watch::Sender<bool>,
     report: watch::Receiver<Option<Report>>,
     task: tokio::task::AbortHandle,
     metrics: Option<Arc<ControllerMetrics>>,
-    /// Not the elector: a handle that outlives its controller holds no lease.
+    /// A fence, not the elector: a handle that outlives its controller must hold no lease.
     fence: Option<Fence>,
 }
 
-/// So long an error of a watch is told by [`Running::health`].
+/// How long [`Running::health`] reports an error of a watch.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// The handle of a controller that runs; [`Controller::start`] returns it. When it is dropped, the controller goes
-/// on. A clone is the same controller.
+/// The handle of a running controller, returned by [`Controller::start`]. Dropping it does not end the
+/// controller. A clone is a handle to one controller.
 ///
 /// ```no_run
 /// # async fn doc(maps: requeue_kube::Running<k8s_openapi::api::core::v1::ConfigMap>) {
@@ -271,8 +273,8 @@ where
         Ok(Self { state, store })
     }
 
-    /// Why this object is not reconciled now, or since when it is, in words; and what its last run said if that
-    /// failed.
+    /// Explains in words why this object is not being reconciled, or since when it is; and the error of its
+    /// last run, if that failed.
     #[must_use]
     pub fn explain(&self, object: &ObjectRef<K>) -> String {
         let key = ObjectKey::of(object);
@@ -284,14 +286,14 @@ where
         text
     }
 
-    /// The counts of the queue: how many objects are ready, wait and are held.
+    /// The counts of the queue: how many objects are ready, waiting and held.
     #[must_use]
     pub fn stats(&self) -> requeue::Stats {
         self.state.queue.stats()
     }
 
-    /// Triggers this object, as a change of it would. `false`, and nothing else, if the watch does not have it or the
-    /// controller has ended.
+    /// Triggers this object like a change of it. Returns `false`, and does nothing, if the watch does not
+    /// have it or the controller has ended.
     pub fn reconcile_now(&self, object: &ObjectRef<K>) -> bool {
         let is_there = !self.state.has_ended() && self.store.get(object).is_some();
         if is_there {
@@ -300,17 +302,17 @@ where
         is_there
     }
 
-    /// No further run begins until [`resume`](Self::resume). What runs goes on, and triggers are kept.
+    /// Stops further runs until [`resume`](Self::resume). Current runs continue, and triggers are kept.
     pub fn pause(&self) {
         self.state.hold(|held| held.by_user = true);
     }
 
-    /// Takes [`pause`](Self::pause) back.
+    /// Ends a [`pause`](Self::pause).
     pub fn resume(&self) {
         self.state.hold(|held| held.by_user = false);
     }
 
-    /// So many objects are reconciled at once from now on; 0 is no bound.
+    /// Sets how many objects are reconciled at once from now on; 0 is no bound.
     ///
     /// # Errors
     ///
@@ -326,8 +328,8 @@ where
         Ok(())
     }
 
-    /// Ends the controller: nothing new begins, and what runs has this time to end by itself. If the controller is told
-    /// to end more than once, by this, by a signal or by another trigger, the earliest deadline holds.
+    /// Ends the controller: nothing new begins, and current runs have this time to end. If the controller is
+    /// told to end more than once, by this, a signal or another trigger, the earliest deadline holds.
     ///
     /// A reconciler that waits for this waits for itself: its run is dropped when the time is over.
     pub async fn drain(&self, deadline: Duration) -> Report {
@@ -353,7 +355,7 @@ where
         self.state.fence.as_ref().is_none_or(|fence| fence.check().is_ok())
     }
 
-    /// How the controller is: for a probe.
+    /// State of the controller, for a probe.
     #[must_use]
     pub fn health(&self) -> Health {
         let state = &self.state;
@@ -366,7 +368,7 @@ where
         }
     }
 
-    /// Ends everything at once: the controller's task does, so that the caller need not wait for it.
+    /// Ends everything at once. The controller's task does it, so that the caller need not wait.
     pub(crate) fn abort(&self) {
         self.state.abort.send_replace(true);
     }
@@ -408,12 +410,13 @@ struct WatchErrors(Mutex<HashMap<Arc<str>, Told>>);
 struct Told {
     text: String,
     last: Instant,
-    /// When a message said so.
+    /// When the error was last logged.
     said: Instant,
 }
 
 impl WatchErrors {
-    /// `true` if this is to be told: a watch that fails in the same way again is told once a minute.
+    /// `true` if this error is to be reported: a watch that keeps failing in one way is reported once a
+    /// minute.
     fn is_news(&self, kind: &Arc<str>, text: String) -> bool {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -436,7 +439,8 @@ impl WatchErrors {
     }
 }
 
-/// The handler of watch errors: each is a part of the health, and, if it is news, a message and an item of the stream.
+/// The handler of watch errors: each updates the health and, if it is news, is logged and becomes an item of
+/// the stream.
 fn tell_watch_errors<K, E>(
     name: Arc<str>,
     errors: Arc<WatchErrors>,
@@ -459,7 +463,7 @@ where
     })
 }
 
-/// Lets the controller begin when the lists are there, and ends it.
+/// Starts the runs when the lists are there, and ends the controller.
 async fn supervise(
     state: &State,
     tasks: JoinSet<()>,
@@ -507,7 +511,7 @@ async fn supervise(
     report
 }
 
-/// How many objects something is to be done for. What waits for its next look alone is as it should be.
+/// Number of objects that still have to run. Objects that only wait for their next look do not count.
 fn left(queue: &WorkQueue<ObjectKey, Causes>) -> usize {
     let is_left = |state: &KeyState| {
         state.ready || state.held || state.backing_off || state.window_until.is_some() || state.attempt > 1
@@ -516,8 +520,8 @@ fn left(queue: &WorkQueue<ObjectKey, Causes>) -> usize {
     queue.snapshot().map(count).sum()
 }
 
-/// Lets the controller run while its process leads. After the first list all objects are in the queue; in a later
-/// term of this process they are put there again, for another one may have led meanwhile.
+/// Runs the controller while its process leads. After the first list all objects are in the queue; in a later
+/// term of this process they are added again, because another process may have led meanwhile.
 async fn follow(state: &State, elector: Option<&Elector>, sweep: impl Fn()) {
     let Some(elector) = elector else { return std::future::pending().await };
     let mut is_first = true;
@@ -532,7 +536,7 @@ async fn follow(state: &State, elector: Option<&Elector>, sweep: impl Fn()) {
     }
 }
 
-/// Waits until the controller is to end.
+/// Waits until the controller is told to end.
 async fn told(stopped: &mut mpsc::Receiver<Stopper>, aborted: &mut watch::Receiver<bool>) -> Stopper {
     tokio::select! {
         // The other end of both lives as long as this.

@@ -1,7 +1,7 @@
-//! From the events of watches to triggers.
+//! Watches: turns events into triggers.
 //!
-//! A watch that breaks begins anew with a list. A list says how everything is, not what has changed, so both
-//! watches here remember what they knew: a list triggers what differs from that, and what went meanwhile.
+//! A watch that breaks begins anew with a list. A list shows the current state, not the changes, so both
+//! watches here remember what they knew: a list triggers what differs, and what went meanwhile.
 
 use crate::echo::{Version, asks_for_more};
 use crate::feed::{Feed, Trigger};
@@ -20,7 +20,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Hears of what goes wrong in the watch of a kind.
+/// Callback for errors in the watch of a kind.
 pub(crate) type OnError = Arc<dyn Fn(&Arc<str>, watcher::Error) + Send + Sync>;
 
 /// State that a source of triggers gets when the controller starts.
@@ -34,32 +34,32 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The list of a watch of ours that is about to begin. Runs wait for those of all watches, so it is asked for before
-    /// any of them begins.
+    /// Registers the list of a watch of ours. Runs wait for the lists of all watches, so this is called
+    /// before any of them begins.
     pub(crate) fn list_of_objects(&self, kind: &str) -> List {
         self.lists.watch(kind.into(), true)
     }
 
-    /// Like [`list_of_objects`](Self::list_of_objects), of related objects.
+    /// Like [`list_of_objects`](Self::list_of_objects), for related objects.
     pub(crate) fn list_of_related<O>(&self, relation: &Relation<O>) -> List {
         self.lists.watch(relation.kind.clone(), false)
     }
 }
 
-/// How objects of another kind concern ours.
+/// How objects of another kind relate to ours.
 pub(crate) struct Relation<O> {
     pub(crate) kind: Arc<str>,
     /// They name ours as their owners.
     pub(crate) is_owned: bool,
-    /// Whom an object concerns: a function of users', which may panic.
+    /// Function from an object to the keys that it concerns: user code, which may panic.
     pub(crate) of: O,
     /// All of ours.
     pub(crate) all: Box<dyn Fn() -> Vec<ObjectKey> + Send + Sync>,
 }
 
 impl<O> Relation<O> {
-    /// Whom this object concerns, each once: of two triggers by one event the second would not be taken for the echo
-    /// that both are. A function that panics names nobody for this version of this object.
+    /// Keys that this object concerns, each once: of two triggers by one event, the second would not be taken
+    /// for an echo. If the function panics, it concerns no key.
     fn of<T>(&self, key: &ObjectKey, object: T) -> Vec<ObjectKey>
     where
         O: Fn(T) -> Vec<ObjectKey>,
@@ -84,7 +84,7 @@ impl<O> Relation<O> {
         }
     }
 
-    /// All of ours are looked at: what a list shows may concern any of them.
+    /// Triggers all of our objects, because a list may concern any of them.
     fn sweep(&self, feed: &Feed) {
         for key in (self.all)() {
             feed.trigger(Trigger::new(key, Cause::Swept { kind: self.kind.clone() }));
@@ -92,7 +92,7 @@ impl<O> Relation<O> {
     }
 }
 
-/// Why an object is to be reconciled that was known as `old` and is now `new`. `None` if it is the same version.
+/// The cause of a run for an object that changed from `old` to `new`. `None` if it is the same version.
 fn difference(old: Option<&ObjectMeta>, new: &ObjectMeta) -> Option<Cause> {
     match old {
         None => Some(Cause::Changed),
@@ -102,7 +102,7 @@ fn difference(old: Option<&ObjectMeta>, new: &ObjectMeta) -> Option<Cause> {
     }
 }
 
-/// Keeps the store as the API server has the objects, and triggers what changes.
+/// Keeps the store equal to the API server's objects, and triggers those that change.
 pub(crate) async fn objects<K>(
     events: impl Stream<Item = watcher::Result<Event<K>>>,
     mut store: Writer<K>,
@@ -183,13 +183,13 @@ pub(crate) async fn objects<K>(
     }
 }
 
-/// The events of the objects have ended without a list of them.
+/// Logs that the events of the objects have ended without a list of them.
 fn never_listed(kind: &str) {
     tracing::error!("the events of {kind} ended before their first list was complete: nothing runs");
 }
 
-/// Triggers the objects that somebody else's watch tells of, who also keeps the store. Of each object is remembered
-/// how it was, so that a list which repeats the watch triggers what differs.
+/// Triggers the objects of a watch, and a store, that are kept elsewhere. The state of each object is
+/// remembered, so that a list that repeats the watch triggers what differs.
 pub(crate) async fn touched<K, O>(
     objects: impl Stream<Item = watcher::Result<O>>,
     store: Store<K>,
@@ -248,8 +248,9 @@ pub(crate) async fn touched<K, O>(
     }
 }
 
-/// Triggers the objects to which others belong. Of each related object its version is remembered and to whom it
-/// belongs, so that a list after a broken watch tells what went meanwhile, and nothing that is as it was.
+/// Triggers the objects to which others belong. The version and the owners of each related object are
+/// remembered, so that a list after a broken watch shows what went meanwhile, and triggers nothing that is
+/// unchanged.
 pub(crate) async fn related<C, O>(
     events: impl Stream<Item = watcher::Result<Event<C>>>,
     relation: Relation<O>,
@@ -339,8 +340,8 @@ pub(crate) async fn related<C, O>(
     }
 }
 
-/// Triggers the objects that those of a stream concern. The stream tells neither what is gone nor when it has told of
-/// all.
+/// Triggers the objects that those of a stream concern. The stream shows neither deletions nor the end of a
+/// list.
 pub(crate) async fn told<C, T>(
     objects: impl Stream<Item = watcher::Result<T>>,
     relation: Relation<impl Fn(T) -> Vec<ObjectKey>>,
@@ -364,7 +365,7 @@ pub(crate) async fn told<C, T>(
     }
 }
 
-/// What is remembered of a related object.
+/// Remembered state of a related object.
 struct Known {
     version: Option<Version>,
     owners: Box<[ObjectKey]>,
@@ -375,8 +376,8 @@ impl Known {
         self.version.as_ref().zip(other.version.as_ref()).is_some_and(|(old, new)| old.uid == new.uid)
     }
 
-    /// It is the same version. A mapper may name others now, because they have begun to refer to it since: their own
-    /// change has told them.
+    /// Whether it is the same version. A mapper may return other objects now, because they have begun to
+    /// refer to it since: their own change has triggered them.
     fn is(&self, other: &Self) -> bool {
         self.version.is_some() && self.version == other.version
     }

@@ -1,5 +1,5 @@
-//! What happens at the edges: objects that are made anew under their name, watches that never last, streams without an
-//! end, settings of nothing and of everything, and answers that are lost.
+//! Edge cases: objects recreated under their name, watches that never last, streams without an end, settings
+//! of nothing and of everything, and lost answers.
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
@@ -22,14 +22,14 @@ use tokio::time::{sleep, timeout};
 const SECOND: Duration = Duration::from_secs(1);
 const OURS: &str = "example.dev/ours";
 
-/// A server with so many objects: `m0`, `m1` and so on.
+/// A server with this many objects: `m0`, `m1` and so on.
 fn server(objects: usize) -> fake::Server {
     let server = fake::Server::new().with::<Lease>().with::<ConfigMap>().with::<Secret>();
     (0..objects).for_each(|n| apply(&server, &format!("m{n}"), &[]));
     server
 }
 
-/// Changes an object, or makes it.
+/// Changes an object, or creates it.
 fn apply(server: &fake::Server, name: &str, finalizers: &[&str]) {
     let data = json!({"version": server.version().to_string()});
     let mut map = json!({"metadata": {"name": name, "namespace": "default"}, "data": data});
@@ -433,7 +433,7 @@ async fn an_error_policy_that_panics_is_a_failure_of_its_object_alone() {
 
 // The finalizer, and answers that are lost.
 
-/// A controller with a finalizer whose clean-up fails so many times. What was applied and cleaned up is counted.
+/// A controller with a finalizer whose clean-up fails `failures` times. Counts applies and clean-ups.
 fn with_finalizer(server: &fake::Server, failures: usize) -> (Running<ConfigMap>, Arc<[AtomicUsize; 2]>) {
     let api = Api::<ConfigMap>::default_namespaced(server.client());
     let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);

@@ -1,6 +1,6 @@
-//! Random events, broken watches and lists against one promise: each object's last change by somebody else is
-//! followed by a run that began after it. No API server: the events come from a cluster in this file, on paused
-//! time.
+//! Random events, broken watches and lists against one promise: each object's last change by another writer
+//! is followed by a run that began after it. There is no API server: the events come from a cluster in this
+//! file, on paused time.
 
 use futures::channel::mpsc;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type Events = mpsc::UnboundedSender<watcher::Result<Event<ConfigMap>>>;
 
-/// What an API server has, and one watch of it.
+/// The state of an API server, and one watch of it.
 #[derive(Default)]
 struct Cluster {
     objects: BTreeMap<usize, Object>,
@@ -31,9 +31,9 @@ struct Object {
     uid: i64,
     version: i64,
     generation: i64,
-    /// Which generation its last run says that it has seen: its status.
+    /// The generation that its last run has seen: its status.
     told: i64,
-    /// The version of the last change that no run made.
+    /// The version of the last change by another writer than a run.
     changed: i64,
 }
 
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody else writes an object: what is asked for, or with no generation its status.
+    /// Writes an object as another writer: its desired state or, with no generation, its status.
     fn write(&mut self, name: usize, generations: i64) -> ConfigMap {
         self.update(name, |it, version| {
             it.generation += generations;
@@ -107,7 +107,7 @@ impl Cluster {
         }
     }
 
-    /// The watch is there again, and begins with a list.
+    /// Restores the watch, which begins with a list.
     fn mend(&mut self) {
         self.broken = false;
         let status = kube::core::Status { code: 410, ..kube::core::Status::default() };
@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-/// What the runs of an object do, by its name.
+/// The reconciler. An object's name selects its behaviour.
 async fn reconcile(map: Arc<ConfigMap>, cluster: Arc<Mutex<Cluster>>) -> Result<Action, std::io::Error> {
     let name: usize = map.name_any().parse().unwrap();
     let saw: i64 = map.resource_version().unwrap().parse().unwrap();
@@ -158,7 +158,7 @@ enum Step {
     Change(usize),
     Status(usize),
     Delete(usize),
-    /// A program asks for a run, and so long after it somebody changes the object.
+    /// The program requests a run, and another writer changes the object after this time.
     AskAndChange(usize, u64),
     Break,
     Mend,

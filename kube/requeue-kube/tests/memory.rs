@@ -1,8 +1,8 @@
-//! s15 of the design, where it is exact: the bytes that a controller keeps of each object, counted by the allocator, and
-//! the requests that it makes for each, counted by the fake API server. `kube/bench/run` measures the memory of processes
-//! beside that of others, and tests/real/s15.rs counts the requests at a real API server.
+//! Bytes that a controller keeps per object, counted by the allocator, and requests per object, counted by
+//! the fake API server: the exact part of s15 of the design. `kube/bench/run` measures the memory of
+//! processes beside others, and tests/real/s15.rs counts the requests at a real API server.
 //!
-//! `REQUEUE_KUBE_LONG=1` counts with 10,000 objects in place of 1,000.
+//! `REQUEUE_KUBE_LONG=1` counts with 10,000 objects instead of 1,000.
 
 use allocation_counter::measure;
 use futures::{StreamExt, stream};
@@ -29,7 +29,7 @@ fn object(n: usize) -> ConfigMap {
     serde_json::from_value(map).unwrap()
 }
 
-/// The same with three entries of `managedFields`, as an API server notes a write of a few fields.
+/// An object with three entries of `managedFields`, as an API server records writes of a few fields.
 fn noted(n: usize) -> ConfigMap {
     let fields =
         json!({"f:data": {".": {}, "f:index.html": {}}, "f:metadata": {"f:labels": {".": {}, "f:a": {}}}});
@@ -42,7 +42,7 @@ fn noted(n: usize) -> ConfigMap {
     object
 }
 
-/// What belongs to it.
+/// A child of an object.
 fn child(n: usize, owner_uid: &str) -> Secret {
     let owner = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "name": format!("m{n:05}"), "uid": owner_uid, "controller": true,
@@ -52,7 +52,8 @@ fn child(n: usize, owner_uid: &str) -> Secret {
     serde_json::from_value(json!({"metadata": meta, "stringData": data})).unwrap()
 }
 
-/// A controller on an API server with so many objects, on the thread of the test, whose allocations are counted.
+/// A controller on an API server with this many objects, on the thread of the test, whose allocations are
+/// counted.
 struct World {
     runtime: Runtime,
     server: fake::Server,
@@ -80,7 +81,7 @@ impl World {
         Controller::new(Api::all(self.client.clone()), watcher::Config::default())
     }
 
-    /// Runs it until nothing more is to be done for a minute. Each run fails or none.
+    /// Runs it until nothing more is due for a minute. Each run fails, or none.
     fn start(&self, controller: Controller<ConfigMap>, fails: bool) -> Running<ConfigMap> {
         let reconcile = move |_: Arc<ConfigMap>, runs: Arc<AtomicUsize>| {
             runs.fetch_add(1, SeqCst);
@@ -99,14 +100,14 @@ impl World {
     }
 }
 
-/// The bytes that a thousand more objects take, an object. From one power of two to the next, so that what grows by
-/// doubling grows alike.
+/// Bytes per object, from a thousand more objects. From one power of two to the next, so that doubling
+/// allocations grow alike.
 fn each(kept: impl Fn(usize) -> i64) -> i64 {
     let count = count() as i64;
     (kept(2 * count as usize) - kept(count as usize)) / count
 }
 
-/// The bytes that a controller keeps of so many objects, and of the children of some.
+/// The bytes that a controller keeps of this many objects, and of the children of some.
 fn kept(objects: usize, children: Option<usize>, fails: bool) -> i64 {
     let world = World::new(objects, children.unwrap_or_default());
     let mut running = None;

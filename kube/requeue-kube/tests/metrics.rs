@@ -1,4 +1,4 @@
-//! What is counted, on paused time and without an API server.
+//! Tests of the metrics, on paused time and without an API server.
 
 use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;

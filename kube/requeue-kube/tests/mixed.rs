@@ -1,5 +1,5 @@
-//! What is seldom done together: the handle's calls from inside a reconciler, ends that meet each other, results that
-//! nobody reads, processes that lose the lease meanwhile, and runtimes that end or are not there.
+//! Rare combinations: the handle's calls from inside a reconciler, several ends at once, results that are not
+//! read, processes that lose the lease meanwhile, and runtimes that end or are missing.
 
 use futures::future::{BoxFuture, join, join_all};
 use futures::{FutureExt, StreamExt};
@@ -22,14 +22,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server with so many objects: `m0`, `m1` and so on.
+/// A server with this many objects: `m0`, `m1` and so on.
 fn server(objects: usize) -> fake::Server {
     let server = fake::Server::new().with::<Lease>().with::<ConfigMap>();
     (0..objects).for_each(|n| apply(&server, &format!("m{n}")));
     server
 }
 
-/// Changes an object, or makes it.
+/// Changes an object, or creates it.
 fn apply(server: &fake::Server, name: &str) {
     let data = json!({"version": server.version().to_string()});
     let map = json!({"metadata": {"name": name, "namespace": "default"}, "data": data});
@@ -52,7 +52,7 @@ fn back_off<C>(_: Arc<ConfigMap>, _: &kube::Error, _: Arc<C>) -> Action {
     Action::backoff()
 }
 
-/// How many runs have begun, and how many of them have ended by themselves.
+/// Numbers of runs that have begun, and of those that have ended by themselves.
 #[derive(Default)]
 struct Count {
     begun: AtomicUsize,
@@ -233,7 +233,8 @@ async fn a_reconciler_may_ask_its_controller_for_everything_and_no_trigger_is_lo
 
 // Results that nobody reads.
 
-/// Runs 3,000 objects and reads one result, for five hours. Returns how many runs there were, and how many results wait.
+/// Runs 3,000 objects and reads one result, for five hours. Returns the number of runs, and the number of
+/// waiting results.
 async fn unread(config: Config, ends: fn() -> Result<Action, kube::Error>) -> (usize, usize) {
     let (end, ended) = end();
     let count = Arc::new(AtomicUsize::new(0));

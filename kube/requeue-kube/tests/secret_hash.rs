@@ -24,7 +24,7 @@ fn secret(password: &str) -> Secret {
     serde_json::from_value(value).unwrap()
 }
 
-/// What the auditors see when the controller has done all it has to do.
+/// The hash in the auditors' namespace, when the controller has finished.
 async fn hash(server: &Server) -> Option<String> {
     server.settled(Duration::from_secs(60)).await;
     server.get::<ConfigMap>("audit", "shop.web").ok()?.data?.remove("sha256")
@@ -64,7 +64,7 @@ async fn a_controller_of_less_than_fifty_lines_of_code_follows_secret_annotation
     assert!(server.get::<Deployment>("shop", "web").is_err(), "the finalizer is gone");
 }
 
-/// When the Secret was listed, nobody used it. Its deletion concerns who uses it now.
+/// When the Secret was listed it had no users. Its deletion concerns its present users.
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_deleted_tells_who_uses_it_now() {
     let server = Server::new().with::<Deployment>().with::<Secret>().with::<ConfigMap>();

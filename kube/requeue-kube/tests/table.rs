@@ -1,8 +1,8 @@
-//! One table of calls, run against the fake API server and against the real one: what the fake answers is what the
-//! real one answers, or this is red.
+//! One table of calls, run against the fake API server and against the real one: the test fails if their
+//! answers differ.
 //!
-//! A text in what is expected may be a word: `$set` (something is there), `$none` (nothing is), `$=name` (what was
-//! kept by that name), `$!name` (something else than that). `{name}` in a path or a body is what was kept.
+//! An expected text may be a word: `$set` (any value), `$none` (no value), `$=name` (the value kept under
+//! that name), `$!name` (any other value). `{name}` in a path or a body is the kept value.
 
 #[path = "real/server.rs"]
 #[allow(dead_code, reason = "the scenarios do more with the server")]
@@ -40,7 +40,7 @@ struct Call {
     reason: Option<&'static str>,
     parts: Vec<(&'static str, Value)>,
     kept: Vec<(&'static str, &'static str)>,
-    /// The fake server forgets what has happened first; a real one has by itself.
+    /// Makes the fake server forget its changes first; a real one does so by itself.
     forget: bool,
 }
 
@@ -396,7 +396,7 @@ fn status() -> Vec<Call> {
     ]
 }
 
-/// What differs in Kubernetes' own kinds.
+/// Calls in which Kubernetes' own kinds differ.
 fn of_kubernetes() -> Vec<Call> {
     let m = || format!("{MAPS}/m");
     let apply = |manager: &str| format!("{MAPS}/applied?fieldManager={manager}&force=true");
@@ -669,12 +669,12 @@ fn table() -> Vec<Call> {
         .collect()
 }
 
-/// Puts what was kept where its name stands.
+/// Replaces names of kept values by the values.
 fn fill(text: &str, kept: &HashMap<&'static str, String>) -> String {
     kept.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
-/// What a server answered, call by call, and what of it is not as the table says.
+/// A server's answers, call by call, and their differences from the table.
 #[derive(Default)]
 struct Outcome {
     answers: Vec<(String, u16, Value)>,
@@ -721,7 +721,8 @@ async fn run(client: &Client, forget: impl Fn()) -> Outcome {
     outcome
 }
 
-/// An answer without what differs from server to server, and without what the fake server says it does not do.
+/// An answer without the parts that differ between servers, and without those that the fake server does not
+/// support.
 fn comparable(body: &Value) -> Value {
     match body {
         Value::Object(fields) => {
@@ -800,7 +801,7 @@ async fn the_fake_server_answers_as_the_table_says() {
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The parts that the table names, and all the rest as well: what both answer is compared field by field.
+/// Compares the parts that the table names, and all others field by field.
 #[tokio::test]
 async fn a_real_server_answers_as_the_table_says_and_as_the_fake_one() {
     let Some(server) = server::Server::start().await else { return };

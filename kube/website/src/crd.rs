@@ -31,7 +31,7 @@ fn http() -> i32 {
     80
 }
 
-/// What the operator says of a website.
+/// The observed state of a website, written by the operator.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WebsiteStatus {

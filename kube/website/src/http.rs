@@ -1,4 +1,4 @@
-//! What the operator tells over HTTP.
+//! The operator's HTTP routes.
 //!
 //! | | |
 //! |---|---|
@@ -19,7 +19,7 @@ use requeue_kube::prometheus_client::encoding::text::encode;
 use requeue_kube::prometheus_client::registry::Registry;
 use std::sync::Arc;
 
-/// As prometheus-client writes it; as plain text Prometheus would read it wrongly.
+/// The content type of prometheus-client's output; Prometheus would misread it as plain text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 struct App {

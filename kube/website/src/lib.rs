@@ -1,8 +1,9 @@
-//! An operator as one deploys it: each `Website` has a ConfigMap with its page and a Service that leads to whoever
-//! serves it.
+//! An example operator ready to deploy: each `Website` has a ConfigMap with its page and a Service that leads
+//! to its server.
 //!
-//! [`crd`] is the kind, [`reconcile`] makes the world as an object asks for, [`http`] answers the probes, the scrape
-//! and the question why an object does not run. The manifests are in the folder `deploy`.
+//! [`crd`] is the kind, [`reconcile`] brings the world to the state that an object asks for, and [`http`]
+//! answers the probes, the scrape and the question why an object does not run. The manifests are in the
+//! folder `deploy`.
 
 pub mod crd;
 pub mod http;
@@ -18,15 +19,16 @@ use requeue_kube::{Config, Controller, Metrics, Running, StartError, by_namespac
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs at SIGTERM has this time to end.
+/// Time that current runs have to end after SIGTERM.
 pub const GRACE: Duration = Duration::from_secs(25);
-/// So long it takes at most to give the lease away after that. The pod's `terminationGracePeriodSeconds` is longer than
+/// Maximum time to give the lease away after that. The pod's `terminationGracePeriodSeconds` is longer than
 /// both.
 pub const RELEASE: Duration = Duration::from_secs(10);
 
-/// Stands for the lease `website` in the client's namespace, under the name of the pod.
+/// Starts a candidate for the lease `website` in the client's namespace, with the pod's name.
 ///
-/// The client must not be [fenced](requeue_kube::lease::client_layer): who does not lead yet writes the lease.
+/// The client must not be [fenced](requeue_kube::lease::client_layer): a process that does not lead yet
+/// writes the lease.
 ///
 /// # Errors
 ///

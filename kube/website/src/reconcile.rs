@@ -1,4 +1,4 @@
-//! What a website needs, made so.
+//! The reconciler: a website's children.
 
 use crate::crd::{Website, WebsiteStatus};
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServicePort, ServiceSpec};
@@ -18,12 +18,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 const FINALIZER: &str = "example.dev/website";
-/// The name under which the API server notes what this operator wrote.
+/// The field manager under which the API server records this operator's writes.
 const MANAGER: &str = "website";
-/// A ConfigMap takes 1 MiB, names and all.
+/// Maximum size of a page: a ConfigMap takes 1 MiB, names included.
 const MOST: usize = 1_000_000;
 
-/// What every run needs.
+/// The context of every run.
 #[expect(missing_debug_implementations, reason = "a client has none")]
 #[derive(Clone)]
 pub struct Ctx {
@@ -31,13 +31,13 @@ pub struct Ctx {
     pub client: Client,
 }
 
-/// Why a website is not as it should be.
+/// Error of a website's run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API server refused, or did not answer.
     #[error("the API server: {0}")]
     Kube(#[from] kube::Error),
-    /// No ConfigMap takes this page.
+    /// The page is too large for a ConfigMap.
     #[error("the page has {0} bytes; at most {MOST} can be served")]
     TooLarge(usize),
 }
@@ -52,7 +52,8 @@ impl Error {
     }
 }
 
-/// What becomes of a website whose run failed: another page helps one that is too large, time helps the others.
+/// The error policy: a website that is too large needs another page, so it gives up; other errors are
+/// retried.
 #[must_use]
 pub fn after_error(_: Arc<Website>, error: &finalizer::Error<Error>, _: Arc<Ctx>) -> Action {
     match error {
@@ -65,7 +66,7 @@ pub fn after_error(_: Arc<Website>, error: &finalizer::Error<Error>, _: Arc<Ctx>
 ///
 /// # Errors
 ///
-/// [`Error`], and what becomes of it in [`after_error`].
+/// [`Error`]; [`after_error`] decides what happens next.
 pub async fn reconcile(site: Arc<Website>, cx: Arc<Ctx>) -> Result<Action, finalizer::Error<Error>> {
     let sites: Api<Website> = api(&site, &cx);
     finalizer(&sites, FINALIZER, site, |event| async {
@@ -83,7 +84,7 @@ pub async fn reconcile(site: Arc<Website>, cx: Arc<Ctx>) -> Result<Action, final
     .await
 }
 
-/// What is of the same namespace as the website.
+/// The API of a kind in the website's namespace.
 fn api<K>(site: &Website, cx: &Ctx) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -136,7 +137,7 @@ fn child(site: &Website) -> ObjectMeta {
     }
 }
 
-/// Writes what this operator says of a child. What others say of it, of other fields, stays.
+/// Applies this operator's fields of a child. Fields that other managers set stay.
 async fn apply<K>(api: &Api<K>, child: &K) -> Result<(), Error>
 where
     K: Resource + Clone + Serialize + DeserializeOwned + Debug,
@@ -148,7 +149,7 @@ where
     Ok(())
 }
 
-/// Writes the status, if it is another one.
+/// Writes the status, if it differs.
 async fn tell(site: &Website, sites: &Api<Website>, error: Option<&Error>) -> Result<(), Error> {
     let status = status(site, error);
     if site.status.as_ref() == Some(&status) {
@@ -180,8 +181,9 @@ fn status(site: &Website, error: Option<&Error>) -> WebsiteStatus {
     WebsiteStatus { observed_generation: site.metadata.generation, conditions: vec![ready] }
 }
 
-/// The children go before the website does: nobody is led to the page of one that is gone. (The garbage collector
-/// would take them as well, later. What stands outside of Kubernetes nobody else would take: it belongs here.)
+/// Deletes the children before the website goes, so that no request reaches the page of a deleted one. (The
+/// garbage collector would also delete them, later. A real operator removes things outside of Kubernetes
+/// here.)
 async fn clean_up(site: &Website, cx: &Ctx) -> Result<(), Error> {
     delete(&api::<Service>(site, cx), site).await?;
     delete(&api::<ConfigMap>(site, cx), site).await

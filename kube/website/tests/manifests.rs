@@ -1,4 +1,4 @@
-//! What the folder `deploy` says, compared with what the operator is and does.
+//! Compares the folder `deploy` with the operator.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn object<T: serde::de::DeserializeOwned>(name: &str, kind: &str) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-/// Whether this program is here. What needs it says that it is skipped.
+/// Whether this program is installed. A test that needs it prints that it is skipped.
 fn has(program: &str, argument: &str) -> bool {
     let is_here = Command::new(program).arg(argument).output().is_ok();
     if !is_here {

@@ -1,4 +1,4 @@
-//! The operator with the rights of its manifest, and those alone, on a real API server.
+//! The operator on a real API server, with only the rights of its manifest.
 
 #[allow(dead_code, reason = "the scenarios of requeue-kube use more of it")]
 #[path = "../../requeue-kube/tests/real/server.rs"]
@@ -21,7 +21,8 @@ use website::crd::{Website, WebsiteSpec};
 
 const NAMESPACE: &str = "website-system";
 
-/// `kubectl apply -f`, as the kustomization does it: what has a namespace is in one.
+/// Applies a manifest like `kubectl apply -f` and the kustomization: namespaced objects are in the
+/// kustomization's namespace.
 async fn apply(client: &Client, name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name);
     let objects: Vec<DynamicObject> =
@@ -44,7 +45,7 @@ async fn apply(client: &Client, name: &str) {
     }
 }
 
-/// Waits until something holds, half a minute at most.
+/// Waits until `holds` is true, at most half a minute.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
@@ -110,7 +111,7 @@ async fn the_rights_of_the_manifest_suffice() {
     assert_eq!(lease.spec.unwrap().holder_identity.unwrap_or_default(), "", "it was renewed and given away");
 }
 
-/// What a `GET` of the program's own port brings, whole.
+/// The whole response to a `GET` on the program's own port.
 fn get(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
@@ -148,7 +149,7 @@ impl Program {
         get(self.port, "/metrics").unwrap().contains(series)
     }
 
-    /// SIGTERM: what it logged, a line of JSON each.
+    /// Sends SIGTERM. Returns the log, one line of JSON each.
     fn end(mut self) -> Vec<serde_json::Value> {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(killed.success());

@@ -1,7 +1,8 @@
-//! Scenario 16: the queries of kubebuilder's Grafana dashboard (its plugin `grafana/v1-alpha`,
-//! `controller-runtime-metrics.json`) over two scrapes of a run: each gives a series, and counts are those of the run.
+//! Scenario 16: runs the queries of kubebuilder's Grafana dashboard (its plugin `grafana/v1-alpha`,
+//! `controller-runtime-metrics.json`) over two scrapes of a run: each gives a series, and the counts are
+//! those of the run.
 //!
-//! promtool evaluates the queries. Without it only the series that they name are looked for.
+//! promtool evaluates the queries. Without it, only the presence of their series is checked.
 
 mod support;
 
@@ -9,12 +10,12 @@ use std::fmt::Write as _;
 use std::process::Command;
 use support::{SECOND, World};
 
-/// What the panels ask, with `$job` and `$namespace` as a scrape of the operator would have them.
+/// The selector of the panels, with `$job` and `$namespace` replaced as for a scrape of the operator.
 const WHERE: &str = r#"{job="website", namespace="website-system"}"#;
 
 struct Query {
     metric: &'static str,
-    /// `WHERE` stands for the selector.
+    /// The query, with `WHERE` for the selector.
     query: &'static str,
 }
 

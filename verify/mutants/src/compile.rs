@@ -15,7 +15,7 @@ use crate::{Package, Result};
 /// The variable with the number of the mutant that a test shall meet; without it there is none.
 pub const CHOOSES: &str = "REQUEUE_MUTANT";
 
-/// What the copy of requeue-core gets: whether mutant `n` is chosen.
+/// Code added to the copy of requeue-core: whether mutant `n` is chosen.
 const CHOSEN: &str = r#"
 extern crate std;
 #[doc(hidden)]

@@ -12,7 +12,7 @@ use crate::Result;
 /// A change of the code that some test should notice.
 #[derive(Debug, Clone)]
 pub struct Mutant {
-    /// What the program reads from its environment; it begins with 1, and changes with the code.
+    /// The number that the program reads from its environment; it begins with 1, and changes with the code.
     pub id: usize,
     /// Without a line number, so that it stays when other code is changed:
     /// `machine/run.rs: replace | with ^ in Core<K, V>::hand_out #2`.

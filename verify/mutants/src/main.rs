@@ -43,7 +43,7 @@ Mutants that are explained in verify/mutants/NAME.txt are counted apart. Ends wi
 was missed that is not explained, or if a name there is no mutant's any more.
 ";
 
-/// What is mutated, and what must notice it.
+/// A package to mutate, and the tests that must notice.
 pub struct Package {
     short: &'static str,
     name: &'static str,
@@ -185,7 +185,7 @@ fn options() -> Result<Option<Options>> {
     Ok(Some(options))
 }
 
-/// What earlier runs found, in `results.json`.
+/// Results of earlier runs, in `results.json`.
 #[derive(Default)]
 struct Found {
     /// Of the sources that can be mutated: what is known of numbers holds for them only.

@@ -13,8 +13,8 @@ impl Model {
         self.options.bound.map(|bound| bound.checked_sub(count).expect("the bound is exceeded"))
     }
 
-    /// Who goes, so that there is room for this key behind so many others who wait; `None` if
-    /// nobody has to. "A trigger for a known key never needs room."
+    /// The key to drop so that there is room for this key behind `behind` waiting callers; `None` if none has
+    /// to go. "A trigger for a known key never needs room."
     fn room_for(&self, key: u64, behind: usize) -> Result<Option<u64>, Refused> {
         let counts = self.keys.get(&key).is_some_and(Entry::counts);
         match self.room() {

@@ -2,7 +2,7 @@
 
 use super::{Added, InBackoff, Model, Nanos, Policy, Refused, Setter};
 
-/// What `cancel` took.
+/// Result of `cancel`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancelled {
     /// It was in line.
@@ -11,16 +11,16 @@ pub struct Cancelled {
     pub dirty: bool,
     /// When its timer would have fired.
     pub due: Option<Nanos>,
-    /// What was in its slot.
+    /// The value in its slot.
     pub value: Option<Vec<u32>>,
 }
 
-/// What was known of a key that is put back.
+/// Earlier state of a key that is put back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// The limiter's record.
     pub failures: u32,
-    /// What its next run is.
+    /// The attempt of its next run.
     pub attempt: u32,
     /// When its timer fires; without one it is ready.
     pub due: Option<Nanos>,
@@ -64,8 +64,8 @@ impl Model {
         Ok(added)
     }
 
-    /// What a snapshot tells of: all keys that are ready, held or waiting, or have failures on
-    /// record, and how many.
+    /// Keys of a snapshot: all that are ready, held or waiting, or have failures on record, with their
+    /// failures.
     #[must_use]
     pub fn known(&self) -> Vec<(u64, u32)> {
         let failed = self.failures.iter().filter(|(_, failures)| **failures > 0).map(|(key, _)| *key);

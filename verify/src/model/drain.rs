@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DrainId(u64);
 
-/// What a drain does with waiting keys (D9).
+/// Effect of a drain on waiting keys (D9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiters {
     /// Drops them.
@@ -22,7 +22,7 @@ pub enum Waiters {
     Retries,
 }
 
-/// What `shut_down` answers.
+/// Result of `shut_down`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Down {
     /// Ready keys.
@@ -37,9 +37,8 @@ pub struct Down {
     pub refused_retries: usize,
 }
 
-/// What a drain answers: "what was done since it began, what it dropped, which
-/// outside triggers and (apart) which holders' retries it refused since, and what is
-/// ready, held and waiting as it returns" (Q11).
+/// Result of a drain: "what was done since it began, what it dropped, which outside triggers and (apart)
+/// which holders' retries it refused since, and what is ready, held and waiting as it returns" (Q11).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Nothing was left, and no key is unfinished.
@@ -186,7 +185,7 @@ impl Model {
         id
     }
 
-    /// What a drain answers; `None` while it waits.
+    /// Result of a drain; `None` while it waits.
     #[must_use]
     pub fn drained(&self, id: DrainId) -> Option<Drained> {
         let drain = &self.drains.all[&id];

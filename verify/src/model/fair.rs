@@ -88,7 +88,7 @@ type Turn = (u64, u32);
 /// in front.
 pub(super) type Turns = BTreeMap<(i16, Vec<u64>), Vec<Turn>>;
 
-/// What keeps groups from being served.
+/// Reasons why groups are not served.
 struct Held {
     /// How many keys of each are held.
     keys: BTreeMap<Vec<u64>, usize>,

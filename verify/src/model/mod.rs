@@ -40,11 +40,11 @@ pub struct Options {
     pub absorbed: bool,
     /// A guard dropped without a word ends as `retry` does (Q12).
     pub unfinished_retries: bool,
-    /// What a trigger does in a back-off, unless it says otherwise (B5).
+    /// Default behaviour of a trigger in a back-off (B5).
     pub in_backoff: InBackoff,
     /// How triggers for now are debounced that say nothing else (B4).
     pub debounce: Option<Debounce>,
-    /// So many keys are known at most (B8).
+    /// Maximum number of known keys (B8).
     pub bound: Option<usize>,
     /// The key that has been ready longest makes room for another.
     pub drop_oldest: bool,
@@ -74,7 +74,7 @@ pub enum Order {
     Fair(Fair),
 }
 
-/// What a trigger with a delay does with a timer that is set.
+/// Effect of a delayed trigger on a timer that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Keeps the earlier.
@@ -87,7 +87,7 @@ pub enum Policy {
     Keep,
 }
 
-/// What a trigger does for a key that waits out a failure, or whose run fails (B5).
+/// Behaviour of a trigger for a key that waits out a failure, or whose run fails (B5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InBackoff {
     /// It runs now.
@@ -99,7 +99,7 @@ pub enum InBackoff {
     Reset,
 }
 
-/// Who sets a timer.
+/// The caller that sets a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setter {
     /// A trigger from outside.
@@ -121,7 +121,7 @@ impl Setter {
     }
 }
 
-/// What became of a trigger.
+/// Result of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// The key became ready.
@@ -169,7 +169,7 @@ pub struct Run {
     pub priority: i16,
 }
 
-/// What is known of one key.
+/// State of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// In the ready line.
@@ -199,7 +199,7 @@ pub struct Counts {
     pub waiting: usize,
 }
 
-/// What the metrics were told (M).
+/// Totals told to the metrics (M).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Keys that became ready or dirty.
@@ -232,7 +232,7 @@ pub enum End {
     GiveUp,
 }
 
-/// What the gauges show (M).
+/// Values of the gauges (M).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauges {
     /// How many keys are where.
@@ -312,14 +312,14 @@ impl Entry {
     }
 }
 
-/// What happens at an instant.
+/// An event at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Timer,
     Window,
 }
 
-/// Who may still make triggers.
+/// The phase of a shutdown, which decides who may still make triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -333,17 +333,16 @@ enum Phase {
 pub struct Model {
     options: Options,
     now: Nanos,
-    /// What the clock showed, which is later than `now` while what came before a
-    /// drain's deadline is made up for.
+    /// The clock's reading. It is later than `now` while events before a drain's deadline are made up for.
     reading: Nanos,
     keys: BTreeMap<u64, Entry>,
     /// The ready keys that are not paused, in the order in which they became so.
     line: Vec<u64>,
     /// Which groups wait for their turn, and in which order.
     turns: fair::Turns,
-    /// What the rate lets go.
+    /// Credit of the queue's rate.
     credit: Option<rate::Credit>,
-    /// What the rates of groups let go, of those of which a key was handed out.
+    /// Credits of the groups' rates, for groups of which a key was handed out.
     credits: BTreeMap<Vec<u64>, rate::Credit>,
     /// Groups without a token: when the next is there, who came to be so first, and which.
     dry: Vec<(Nanos, u64, Vec<u64>)>,
@@ -373,9 +372,9 @@ pub struct Model {
     refused: usize,
     /// Retries of holders that were refused.
     refused_retries: usize,
-    /// Those who wait for room, in the order in which they began to.
+    /// Callers that wait for room, in the order in which they began.
     adders: Vec<u64>,
-    /// So many of them go before the trigger that is made.
+    /// Number of waiting callers before the trigger that is made.
     behind: usize,
     /// Keys that made room.
     dropped: Vec<Dropped>,
@@ -1175,7 +1174,7 @@ impl Model {
         }
     }
 
-    /// What the metrics were told.
+    /// The totals told to the metrics.
     #[must_use]
     pub fn told(&self) -> &Told {
         &self.told

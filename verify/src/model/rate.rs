@@ -13,7 +13,7 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// What may be handed out: a key costs `nanos`, and `keys` come in a nanosecond.
+/// Credit of a rate: a key costs `nanos`, and `keys` come in a nanosecond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     rate: Rate,

@@ -218,7 +218,7 @@ pub fn b9_a_limiter_of_ones_own_is_asked_once_for_each_in_order_and_without_the_
 }
 
 impl<A: Adapter> Subject<A> {
-    /// What a drain that drops counts as refused; everything is worked off before.
+    /// Number that a drain that drops reports as refused; everything is worked off before.
     fn drain_wait_counts(&self) -> usize {
         self.work_off();
         self.drain_wait(Waiters::Drop).refused

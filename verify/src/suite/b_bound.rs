@@ -23,7 +23,7 @@ fn valued(key: u64, when: When, item: u32) -> Said {
     Said::from((key.into(), when, Some(Value::of(item))))
 }
 
-/// What was told of dropped keys since this was last asked.
+/// Keys dropped for room, with their values, since the last call.
 fn told(dropped: &Dropped) -> Vec<(u64, Option<Vec<u32>>)> {
     let dropped = dropped.lock().unwrap().drain(..).collect::<Vec<_>>();
     dropped.into_iter().map(|(key, value)| (key, value.map(|value| value.items.clone()))).collect()

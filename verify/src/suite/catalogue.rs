@@ -937,7 +937,7 @@ macro_rules! rules {
     };
 }
 
-/// What runs without the lock: wakers, limiters, drops, clones, the clock. Each
+/// Tests of what runs outside the lock: wakers, limiters, drops, clones, the clock. Each
 #[macro_export]
 macro_rules! unlocked {
     ($adapter:ty) => {

@@ -1,6 +1,5 @@
-//! What runs without the lock: wakers, limiters, drops, clones, the clock. Each
-//! calls the queue back from inside; were the lock held, that would deadlock, and
-//! the watchdog would say which one it was.
+//! Tests of what runs outside the lock: wakers, limiters, drops, clones, the clock. Each calls the queue back
+//! from inside; were the lock held, that would deadlock, and the watchdog would name the test.
 
 use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ignore, ms, sound};
 use crate::limits::Scripted;
@@ -8,7 +7,7 @@ use crate::probe::{Hook, Key, Probe, Value};
 use crate::wake::{Count, poll_once};
 use std::sync::Arc;
 
-/// What takes the lock, in each manner: a look, a trigger, a get and its done.
+/// A hook that takes the lock in each manner: a look, a trigger, a get and its done.
 fn calls_back<A: Adapter>(q: &Subject<A>) -> impl Fn() + Send + Sync + 'static {
     let q = q.clone();
     move || {

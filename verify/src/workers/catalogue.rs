@@ -153,7 +153,7 @@ macro_rules! w_dropped {
     };
 }
 
-/// What every worker does.
+/// Tests that hold for every worker.
 #[macro_export]
 macro_rules! worker_conformance {
     ($front:ty) => {
@@ -165,7 +165,7 @@ macro_rules! worker_conformance {
     };
 }
 
-/// What every worker does whose handlers can be dropped.
+/// Tests that hold for every worker whose handlers can be dropped.
 #[macro_export]
 macro_rules! async_worker_conformance {
     ($front:ty) => {

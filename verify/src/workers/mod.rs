@@ -28,7 +28,7 @@ pub mod w_ends;
 pub mod w_resize;
 pub mod w_runs;
 
-/// What workers run on.
+/// A way to run workers.
 pub trait Front {
     /// Whether handlers are dropped that are to end, and not only told.
     const DROPS: bool = true;
@@ -137,7 +137,7 @@ pub fn queue() -> (Lists, FakeClock) {
     queue_that(InBackoff::Run)
 }
 
-/// The same, with what its triggers do in a back-off.
+/// A queue with this default behaviour of triggers in a back-off.
 pub(crate) fn queue_that(in_backoff: InBackoff) -> (Lists, FakeClock) {
     let clock = FakeClock::new();
     let q = WorkQueue::merging(|old: &mut Vec<u32>, new: Vec<u32>| old.extend(new))

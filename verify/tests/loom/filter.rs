@@ -37,7 +37,7 @@ fn loom_q5_what_is_written_before_an_add_without_the_lock_is_seen() {
     });
 }
 
-/// The same where the key is held and dirty.
+/// Q5 for a key that is held and dirty.
 #[test]
 fn loom_q5_what_is_written_before_an_add_of_a_held_key_without_the_lock_is_seen() {
     bounded(|| {
@@ -121,7 +121,7 @@ fn loom_b7_an_add_without_the_lock_beside_a_cancel_is_cancelled_or_gives_a_run()
     });
 }
 
-/// The same where the key is held and dirty.
+/// B7 for a key that is held and dirty.
 #[test]
 fn loom_b7_an_add_without_the_lock_of_a_held_key_beside_a_cancel_is_cancelled_or_gives_a_run() {
     every(|| {
@@ -141,8 +141,8 @@ fn loom_b7_an_add_without_the_lock_of_a_held_key_beside_a_cancel_is_cancelled_or
     });
 }
 
-/// Who knows that a cancel has returned, by whatever way, adds a run: here by a relaxed
-/// load, which orders nothing else.
+/// A caller that knows by any means that a cancel has returned adds a run: here by a relaxed load, which
+/// orders nothing else.
 #[test]
 fn loom_b7_an_add_after_a_cancel_gives_a_run() {
     every(|| {
@@ -164,8 +164,8 @@ fn loom_b7_an_add_after_a_cancel_gives_a_run() {
     });
 }
 
-/// Who learns that the queue was shut, by whatever way, is refused: here by a
-/// relaxed load, which orders nothing else.
+/// A caller that knows by any means that the queue was shut is refused: here by a relaxed load, which orders
+/// nothing else.
 fn refuses(shut: fn(&WorkQueue<u32, (), Hash>)) {
     every(move || {
         let (q, _) = queue();

@@ -165,7 +165,7 @@ fn loom_q10_a_shutdown_releases_a_thread_and_a_task_that_wait() {
     });
 }
 
-/// What waits does not keep the queue open, and learns of its end.
+/// A waiter does not keep the queue open, and learns of its end.
 #[test]
 fn loom_q10_dropping_the_last_handle_releases_who_waits() {
     every(|| {

@@ -17,7 +17,7 @@ fn queue() -> (Queue, FakeClock) {
     (q, clock)
 }
 
-/// The same of each group, keys being in one with their neighbours: those of 1 and 11 are taken.
+/// A queue with a rate per group. A key is in a group with its neighbours: the tokens of 1 and 11 are taken.
 fn queue_with_groups() -> (Queue, FakeClock) {
     let clock = FakeClock::new();
     let builder = WorkQueue::builder().clock(clock.clone()).hasher(Hash::default());
@@ -68,7 +68,7 @@ fn loom_b6_a_key_that_is_added_beside_its_token_is_handed_out() {
     });
 }
 
-/// Whoever takes the first token leaves the second to the one who still waits.
+/// The getter that takes the first token leaves the second to the one that still waits.
 #[test]
 fn loom_b6_two_tokens_end_the_waits_of_two_getters() {
     bounded(|| {

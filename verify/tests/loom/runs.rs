@@ -114,8 +114,8 @@ fn loom_q12_a_done_and_next_that_is_dropped_unpolled_ends_the_run() {
     });
 }
 
-/// What is written before a trigger is seen by a run that starts after it, also
-/// when the trigger found the key ready or dirty and changed nothing.
+/// A write before a trigger is seen by a run that starts after it, even if the trigger found the key ready or
+/// dirty and changed nothing.
 #[test]
 fn loom_q5_what_is_written_before_a_redundant_add_is_seen() {
     every(|| {
@@ -140,7 +140,7 @@ fn loom_q5_what_is_written_before_a_redundant_add_is_seen() {
     });
 }
 
-/// The same with two producers, whose triggers are redundant to each other.
+/// Two producers, whose triggers are redundant to each other.
 #[test]
 fn loom_q5_the_last_run_sees_what_both_of_two_producers_wrote() {
     bounded(|| {

@@ -17,7 +17,7 @@ fn advances(clock: &FakeClock, by: Duration) -> JoinHandle<()> {
     thread::spawn(move || clock.advance(by))
 }
 
-/// What two getters wait with that are polled by hand.
+/// The wakers of two getters that are polled by hand.
 struct Hand {
     idle: Parker,
     stuck: Parker,

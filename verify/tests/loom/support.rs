@@ -1,4 +1,4 @@
-//! What the models share.
+//! Helpers of the models.
 
 use loom::thread::{self, JoinHandle};
 use requeue::{Clock, FakeClock, Instant, Item, Parker, WorkQueue};
@@ -28,7 +28,7 @@ pub(crate) fn bounded(f: impl Fn() + Sync + Send + 'static) {
     bounded_by(4, f);
 }
 
-/// The same with another number, for a program of many steps.
+/// Runs a model with this number of preemptions, for a program of many steps.
 pub(crate) fn bounded_by(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
@@ -56,7 +56,7 @@ pub(crate) fn queue() -> (Queue, FakeClock) {
     (Arc::new(builder.build().expect("it has no metrics")), clock)
 }
 
-/// The same with groups: keys are in one with their neighbours.
+/// A queue with groups: a key is in a group with its neighbours.
 pub(crate) fn queue_with_groups() -> Queue {
     let builder = WorkQueue::builder().clock(FakeClock::new()).hasher(Hash::default());
     Arc::new(builder.group_by(|key| key / 10).build().expect("it has no metrics"))

@@ -63,7 +63,7 @@ fn loom_d4_a_sooner_timer_sets_the_alarm_of_a_waiting_task_anew() {
     });
 }
 
-/// The same key's timer is moved to an earlier instant.
+/// The key's own timer is moved to an earlier instant.
 #[test]
 fn loom_d2_an_earlier_instant_for_the_same_key_wakes_the_leader() {
     every(|| {

@@ -43,7 +43,7 @@ fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {
     })
 }
 
-/// The same with this handler.
+/// One task with this handler.
 fn one_task_of<Fut>(
     q: &Queue,
     handler: impl Fn(Run<u32>) -> Fut + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! What only the kit's further calls bring about: values, batches, waits for room, groups that are
-//! paused, workers that come and go, and all the ways to end.
+//! Schedules with the kit's further calls: values, batches, waits for room, paused groups, workers that come
+//! and go, and all the ways to end.
 
 use crate::{ms, play};
 use requeue::limiter::Exponential;
@@ -183,7 +183,7 @@ fn scenario(waiting: WaitingKeys, bounded: bool, batch: usize) -> Sim<u64, Strin
     })
 }
 
-/// The same calls, and any of the ways to end, one after another; at last a drain without a limit.
+/// These calls, followed by any of the ways to end, one after another; at last a drain without a limit.
 fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, String> {
     let (mut began, mut over) = (0, 0);
     let shut = |world: &World<u64, String>| world.queue().shutting_down();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const WORKERS: usize = 2;
 
-/// What is known of a key's priorities, by the letter of B2.
+/// State of a key's priorities, by the letter of B2.
 #[derive(Default)]
 struct Known {
     ready: Option<Ready>,
@@ -31,7 +31,7 @@ struct Ready {
     place: u64,
 }
 
-/// Who became ready last.
+/// The key that became ready last.
 struct Last {
     place: u64,
     since: Instant,

@@ -46,7 +46,7 @@ pub fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) ->
     rig_of(key, |builder| builder.clock(Still))
 }
 
-/// The same of a queue that is built otherwise.
+/// A rig of a queue with other settings.
 pub fn rig_of<K: Hash + Eq + Clone + Send + Sync + 'static>(
     key: fn(usize) -> K,
     build: impl FnOnce(Builder<K>) -> Builder<K>,

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// What of part B is on.
+/// Selects which features of part B are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum With {
     Nothing,

@@ -1,4 +1,4 @@
-//! What came of it: the table and the pictures.
+//! The page of results: the table and the pictures.
 
 use crate::chart::{bars, strips};
 use crate::script::{Ran, Script, counts, percentile, waits};
@@ -16,7 +16,7 @@ impl<'a> Found<'a> {
         self.scripts.iter().find(|script| script.name == name).ok_or(format!("there is no scenario {name}"))
     }
 
-    /// What the queues did, in the order in which they were played.
+    /// The runs of a queue, in the order in which they were played.
     fn of(&self, name: &str) -> impl Iterator<Item = &'a Ran> {
         self.ran.iter().filter(move |ran| ran.script == name)
     }

@@ -95,8 +95,8 @@ pub(crate) fn all() -> Vec<Script> {
     ]
 }
 
-/// What each key's triggers waited for, in milliseconds, of the keys in the range: until the run that they
-/// led to began, or until the end.
+/// Waiting times in milliseconds of the triggers of the keys in the range: until the run that they led to
+/// began, or until the end.
 pub(crate) fn waits(script: &Script, ran: &Ran, keys: std::ops::Range<usize>) -> Vec<f64> {
     let mut begun = vec![Vec::new(); script.keys];
     for (key, at) in &ran.runs {

@@ -1,4 +1,4 @@
-//! What a figure must be quoted with.
+//! The machine and versions that a figure must be quoted with.
 
 use crate::plan::Extent;
 use crate::run::Programs;
@@ -12,13 +12,13 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
-    /// What requeue was built with, and from which commit: the program says it itself.
+    /// The compiler and commit of requeue, as its program reports them.
     pub(crate) rustc: String,
     pub(crate) commit: String,
-    /// What the Go program says of itself, and the peers in Rust.
+    /// The versions that the Go program and the peers in Rust report.
     pub(crate) versions: Vec<String>,
     pub(crate) date: String,
-    /// What else the machine did before the first measurement: its load average.
+    /// The machine's load average before the first measurement.
     pub(crate) load: String,
     pub(crate) quick: bool,
     pub(crate) all_peers: bool,
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// What a command prints; empty if it cannot be run.
+/// Output of a command; empty if it cannot be run.
 fn said(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_string()

@@ -1,4 +1,4 @@
-//! What is measured and what is to be reached: `targets.toml`.
+//! The plan: measurements and targets, from `targets.toml`.
 
 use serde::Deserialize;
 
@@ -102,7 +102,7 @@ pub(crate) struct Target {
     pub(crate) field: Option<String>,
 }
 
-/// What of a measurement's rounds counts.
+/// Selects the rounds of a measurement that count.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pick {
@@ -114,7 +114,7 @@ pub(crate) enum Pick {
 /// One measurement of a row: a program and what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// What the row calls it.
+    /// Its name in the row.
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) implementation: String,

@@ -227,7 +227,7 @@ fn targets(plan: &Plan, samples: &Samples) -> String {
     )
 }
 
-/// What programs refused or failed, the refusals of one program together.
+/// Refusals and failures of the programs, with the refusals of one program combined.
 fn failures(plan: &Plan, samples: &Samples) -> String {
     let cells = plan.sections.iter().flat_map(|s| &s.rows).flat_map(|row| &row.cells);
     let mut seen: Vec<String> = cells

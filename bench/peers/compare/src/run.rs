@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A measurement that takes longer is ended.
 const LIMIT: Duration = Duration::from_secs(300);
-/// What a program ends with that cannot do what was asked for.
+/// Exit status of a program that does not support the request.
 const CANNOT: i32 = 3;
 
 /// The programs there are.

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The samples measured.
 
 use crate::plan::Cell;
 use serde_json::Value;

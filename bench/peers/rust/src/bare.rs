@@ -22,7 +22,7 @@ struct Ring {
     ended: AtomicBool,
 }
 
-/// What the ring had.
+/// Result of a pop from the ring.
 enum Took {
     Key(u64),
     Nothing,

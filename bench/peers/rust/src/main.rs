@@ -84,7 +84,7 @@ fn threads_only(args: &mut Args, run: Run) -> Result<Line, Usage> {
     run(args)
 }
 
-/// The same for one for which only tasks wait.
+/// Runs a peer that only tasks can wait for.
 fn tasks_only(args: &mut Args, run: Run) -> Result<Line, Usage> {
     if !asked_for("mode=tasks") && !asked_for("producer=task") {
         return Err(cannot(args, "only tasks can wait here: mode=tasks"));

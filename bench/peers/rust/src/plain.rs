@@ -1,6 +1,6 @@
-//! What a good engineer writes in an afternoon: one mutex and one condition variable,
-//! a slab of keys, one hash table over it with a fast hasher, a line of slot numbers,
-//! and a binary heap of timers that whoever gets a key looks at.
+//! A queue that a good engineer writes in an afternoon: one mutex and one condition variable, a slab of keys,
+//! a hash table over it with a fast hasher, a line of slot numbers, and a binary heap of timers that each
+//! getter checks.
 //!
 //! It keeps what a work queue must keep (one holder a key, no lost trigger, order),
 //! and nothing else: no drain, no limits, and a getter that is woken in vain sleeps

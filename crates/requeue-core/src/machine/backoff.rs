@@ -1,18 +1,18 @@
-//! What triggers do to a key that waits out a failure, and to a run that fails (rule B5).
+//! Back-off: the effect of triggers on a key that waits out a failure, and on a run that fails (rule B5).
 //!
-//! A key waits out a failure while it has a timer that was set through the limiter, or by the
-//! retry of its last run, and no run of it has been handed out since: `BACKOFF`. What came
-//! during a run is decided when the run ends, for only then it is known to have failed. Until
-//! then three flags remember it: `DIRTY_RESPECTS` of a key that is dirty, `TIMER_RESPECTS` of its timer, and
-//! `RESET`. A queue whose triggers all say [`Run`](InBackoff::Run) never sets one of the three.
+//! A key waits out a failure (`BACKOFF`) while it has a timer that was set through the limiter, or by the
+//! retry of its last run, and no run of it has been handed out since. The effect of triggers during a run is
+//! decided when the run ends, because only then it is known whether it failed. Until then three flags
+//! remember them: `DIRTY_RESPECTS` for a dirty key, `TIMER_RESPECTS` for its timer, and `RESET`. A queue
+//! whose triggers are all [`Run`](InBackoff::Run) never sets one of the three.
 
 use super::run::{How, RetryDelay};
 use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, READY, RESET, TIMER_RESPECTS, WINDOW};
 use core::borrow::Borrow;
 
-/// What a trigger does for a key that waits out a failure, or whose run fails while the
-/// trigger comes (rule B5). Where several come, the strongest wins: reset, then run, then
-/// respect. No trigger counts as a failure by itself.
+/// Effect of a trigger on a key that waits out a failure, or whose run fails after the trigger came (rule
+/// B5). Of several triggers the strongest wins: reset, then run, then respect. No trigger counts as a failure
+/// by itself.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, How, InBackoff, Limit, RetryDelay, Trigger};
@@ -32,20 +32,19 @@ use core::borrow::Borrow;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InBackoff {
-    /// It asks for its run as if there were no failure. The failures stay, and so does the
-    /// back-off's timer.
+    /// It asks for a run as if there were no failure. The failures stay, and so does the back-off's timer.
     #[default]
     Run,
-    /// It joins the run that the key comes to after the back-off.
+    /// It joins the run after the back-off.
     Respect,
-    /// The back-off's timer goes, the failures are forgotten, and the trigger runs as if the
-    /// key had never failed.
+    /// The back-off's timer is removed, the failures are forgotten, and the trigger runs as if the key had
+    /// never failed.
     Reset,
 }
 
 impl<K, V> Core<K, V> {
-    /// Whether the retry of this run will be a fresh start, because a trigger that resets
-    /// came during it: then no limiter is to be asked.
+    /// Whether the retry of this run will be a fresh start, because a trigger that resets came during it:
+    /// then no limiter is asked.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Trigger};
@@ -64,14 +63,13 @@ impl<K, V> Core<K, V> {
         self.arena.flags(run.slot()) & RESET != 0 && !self.is_inert(run)
     }
 
-    /// Whether a trigger resets, and the key is one that there is something to reset of: it is
-    /// ready, held or waiting.
+    /// Whether a trigger resets, and its key is ready, held or waiting, so that there is something to reset.
     pub(super) fn resets(&self, slot: u32, in_backoff: InBackoff) -> bool {
         in_backoff == InBackoff::Reset
             && (self.arena.flags(slot) & (READY | HELD) != 0 || self.timers.due(slot).is_some())
     }
 
-    /// Whether a trigger of this key that resets would be taken, and have something to reset.
+    /// Whether a trigger of this key that resets would be accepted, and have something to reset.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -91,7 +89,7 @@ impl<K, V> Core<K, V> {
         self.accepts(false) && self.find(hash, key).is_some_and(|slot| self.resets(slot, InBackoff::Reset))
     }
 
-    /// A limiter that keeps the failures itself is to forget those of this key.
+    /// Records that a limiter that keeps the failures itself must forget those of this key.
     pub(super) fn forget_elsewhere(&mut self, key: &mut Option<K>) {
         if let Some(forgotten) = &mut self.forgotten {
             forgotten.extend(key.take());
@@ -99,8 +97,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A held key was triggered at `since` by what respects a back-off; false if the key was dirty
-    /// already.
+    /// Makes a held key dirty, by a trigger at `since` that respects a back-off. Returns false if the key was
+    /// dirty already.
     pub(super) fn make_dirty_respecting(&mut self, slot: u32, since: crate::Instant, priority: i16) -> bool {
         let priority = self.cover_respecting(slot, priority);
         let first = self.arena.flags(slot) & DIRTY == 0;
@@ -117,9 +115,8 @@ impl<K, V> Core<K, V> {
         first
     }
 
-    /// What a trigger that resets does beside asking for a run. `flags` are those that the key
-    /// had before the trigger, and `delayed` says that it has set its own timer, in the place
-    /// of a back-off's.
+    /// Resets a key's failures, for a trigger that resets. `flags` are the key's flags before the trigger;
+    /// `delayed`: it has set its own timer, in place of a back-off's.
     pub(super) fn reset(&mut self, slot: u32, flags: u32, delayed: bool) {
         self.forget_failures(slot);
         if flags & HELD != 0 {
@@ -136,8 +133,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A trigger from outside has set its key's timer, or has left it as it was. `flags` are
-    /// those that the key had before.
+    /// Records that a trigger from outside has set its key's timer, or left it. `flags` are the key's flags
+    /// before.
     pub(super) fn timer_was_asked_for(&mut self, slot: u32, flags: u32, asked: AskedFor) {
         let AskedFor { moved, had, limited, respects } = asked;
         let mut now = self.arena.flags(slot);
@@ -155,9 +152,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A held key's run is about to end, and its key is in a group or one of the flags of this module
-    /// is set: what came during the run joins the retry, or the retry becomes a fresh start, which
-    /// is true then.
+    /// Settles the triggers of a run that is about to end, if the key is in a group or one of this module's
+    /// flags is set: they join the retry, or the retry becomes a fresh start, which returns true.
     #[inline(never)]
     pub(super) fn settle(&mut self, slot: u32, how: &How<'_>) -> bool {
         let flags = self.arena.flags(slot);
@@ -212,10 +208,9 @@ impl<K, V> Core<K, V> {
 /// How a trigger asked for a timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AskedFor {
-    /// It has set or moved it.
+    /// It has set or moved the timer.
     pub(super) moved: bool,
-    /// There was one before that stayed or was moved, and not one that was replaced whatever
-    /// its instant.
+    /// There was a timer before that stayed or was moved, and was not replaced whatever its instant.
     pub(super) had: bool,
     /// The limiter was asked.
     pub(super) limited: bool,

@@ -1,12 +1,12 @@
-//! A bound on how many keys a queue knows (rule B8).
+//! The bound on the number of keys that a queue knows (rule B8).
 //!
-//! What counts is a key that is ready, waiting or held, once. A key of which only failures are
-//! on record, or that only a guard still lends, does not count: nobody has to run it. So the
-//! number is that of ready keys, and of held ones, and of those that only wait, which is kept
-//! on queues with a bound alone; there each key with a timer is marked, [`TIMED`].
+//! Keys that are ready, waiting or held count, once each. A key that is known only by its failures, or by a
+//! guard that still lends it, does not count: it needs no run. So the number is the sum of ready keys, held
+//! keys, and keys that only wait. The last number is kept only on queues with a bound, where each key with a
+//! timer has the flag [`TIMED`].
 //!
-//! Only triggers from outside need room, and only those of keys that do not count yet. A retry
-//! is one of a key that is held, and what fires is a key that waits.
+//! Only triggers from outside need room, and only for keys that do not count yet. A retry's key is held, and
+//! a timer's key is waiting.
 
 use super::trigger::{Asking, Refused};
 use super::{Core, HELD, READY, RESET, TIMED, attention};
@@ -14,7 +14,7 @@ use crate::arena::KeyRef;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 
-/// How many keys a queue knows at most, and what becomes of a trigger that finds no room.
+/// The maximum number of keys that a queue knows, and the fate of a trigger that finds no room.
 ///
 /// ```
 /// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
@@ -27,28 +27,27 @@ use core::borrow::Borrow;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
-    /// So many keys that are ready, waiting or held.
+    /// Maximum number of keys that are ready, waiting or held.
     pub keys: usize,
-    /// The key that has been ready longest makes room for a new one. Not with an order of the
-    /// user's own. Where no key is ready, or without this, the trigger is refused.
+    /// Lets the key that has been ready longest make room for a new one. Not with a user's order. If no key
+    /// is ready, or without this, the trigger is refused.
     pub drop_oldest: bool,
 }
 
-/// What a queue with a bound keeps beside the others.
+/// Additional state of a queue with a bound.
 #[derive(Debug)]
 pub(super) struct Room<K, V> {
     bound: Bound,
     /// Keys with `TIMED` and neither `READY` nor `HELD`.
     waiting: usize,
-    /// Places that are kept for triggers whose limiters are being asked.
+    /// Places reserved for triggers whose limiters are being asked.
     asking: usize,
-    /// Places that are kept for those who wait for room, while a trigger is entered that
-    /// comes behind them.
+    /// Places reserved for callers that wait for room, while a later trigger is entered.
     kept: usize,
-    /// Keys that were dropped for room, until they are told of.
+    /// Keys that were dropped for room and not reported yet.
     dropped: Vec<(KeyRef<K>, Option<V>)>,
-    /// While somebody waits for room: the hashes of keys that had triggers since this was taken.
-    /// Whoever waits with a trigger of such a key needs no room any more.
+    /// While a caller waits for room: hashes of keys that were triggered since this was taken. A waiting
+    /// trigger of such a key needs no room any more.
     entered: Option<Vec<u32>>,
 }
 
@@ -59,7 +58,7 @@ impl<K, V> Room<K, V> {
 }
 
 impl<K, V> Core<K, V> {
-    /// For how many further keys there is room; `None` on a queue without a bound.
+    /// Number of further keys that there is room for; `None` on a queue without a bound.
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
@@ -75,8 +74,8 @@ impl<K, V> Core<K, V> {
         Some(room.bound.keys.saturating_sub(self.ready + self.held + room.waiting + room.asking))
     }
 
-    /// For how many of those who wait for room there is some: keys that may be dropped for
-    /// theirs count too. `None` on a queue without a bound.
+    /// Number of waiting callers that there is room for, counting keys that may be dropped for them. `None`
+    /// on a queue without a bound.
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
@@ -93,8 +92,7 @@ impl<K, V> Core<K, V> {
         self.room().map(|room| room + droppable)
     }
 
-    /// From now on the hashes of keys that are triggered are noted, because somebody waits for
-    /// room, or no longer.
+    /// Starts or stops recording the hashes of triggered keys, for callers that wait for room.
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
@@ -114,14 +112,14 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// What was [noted](Self::note_entered), each once or more often.
+    /// The hashes [recorded](Self::note_entered), each at least once.
     #[doc(hidden)]
     pub fn take_entered(&mut self) -> Vec<u32> {
         let entered = self.room.as_mut().and_then(|room| room.entered.as_mut());
         entered.map(core::mem::take).unwrap_or_default()
     }
 
-    /// A trigger of a key was entered, and the key in this slot makes room for it.
+    /// Records that a trigger of a key was entered, for which the key in this slot makes room.
     #[inline]
     pub(super) fn has_entered(&mut self, hash: u32, drops: Option<u32>) {
         if let Some(slot) = drops {
@@ -132,7 +130,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Does something while so many places are kept for others who wait for room.
+    /// Runs `call` while this number of places is reserved for callers that wait for room.
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
@@ -163,8 +161,8 @@ impl<K, V> Core<K, V> {
         call(kept.0)
     }
 
-    /// The keys that were dropped for room, and their payloads. Each loan is to be
-    /// [given back](Self::take_back).
+    /// Takes the keys that were dropped for room, with their payloads. Each loan must be [given
+    /// back](Self::take_back).
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
@@ -187,12 +185,12 @@ impl<K, V> Core<K, V> {
         self.room.as_mut().map(|room| core::mem::take(&mut room.dropped)).unwrap_or_default()
     }
 
-    /// [`ask`](Self::ask) for a trigger from outside of this key: on a queue with a bound it
-    /// takes the key's place, if the key has none.
+    /// Like [`ask`](Self::ask), for a trigger from outside of this key: on a queue with a bound it reserves a
+    /// place, if the key has none.
     ///
     /// # Errors
     ///
-    /// As there, and [`Refused::Full`].
+    /// Those of [`ask`](Self::ask), and [`Refused::Full`].
     ///
     /// ```
     /// # use requeue_core::{Bound, Config, Core, Refused};
@@ -221,21 +219,21 @@ impl<K, V> Core<K, V> {
         Ok(asking)
     }
 
-    /// The asking is over, or was dropped.
+    /// Gives up the place of an asking that is over, or was dropped.
     pub(super) fn leave_place(&mut self, asking: Asking) {
         if let (true, Some(room)) = (asking.place, &mut self.room) {
             room.asking -= 1;
         }
     }
 
-    /// All askings were dropped.
+    /// Gives up the places of all askings.
     pub(super) fn leave_all_places(&mut self) {
         if let Some(room) = &mut self.room {
             room.asking = 0;
         }
     }
 
-    /// Whether the key is one of those that count.
+    /// Whether the key counts.
     fn has_place<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> bool
     where
         K: Borrow<Q>,
@@ -248,12 +246,12 @@ impl<K, V> Core<K, V> {
         self.arena.flags(slot) & (READY | HELD | TIMED) != 0
     }
 
-    /// Whether there is room for a trigger of this key, or the slot of the key that must go once
-    /// the trigger is entered. Of users' code this calls `Eq`.
+    /// The slot of the key that must go once a trigger of this key is entered, if any. The only user code it
+    /// calls is `Eq`.
     ///
     /// # Errors
     ///
-    /// [`Refused::Full`].
+    /// [`Refused::Full`] if there is no room.
     pub(super) fn room_for<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Result<Option<u32>, Refused>
     where
         K: Borrow<Q>,
@@ -266,14 +264,13 @@ impl<K, V> Core<K, V> {
         oldest.map(Some).ok_or(Refused::Full)
     }
 
-    /// Whether keys may be dropped for others: then no key is published, for it could cease to
-    /// be pending in a call that cannot withdraw it.
+    /// Whether keys may be dropped for others. Then no key is published, because it could cease to be pending
+    /// in a call that cannot withdraw it.
     pub(super) fn drops_keys(&self) -> bool {
         self.room.as_ref().is_some_and(|room| room.bound.drop_oldest)
     }
 
-    /// A ready key makes room: all that asked for a run of it goes, as if it were cancelled. Runs
-    /// no users' code: there is no order of their own.
+    /// Drops a ready key for room, as if it were cancelled. Runs no user code: there is no user's order.
     #[cold]
     fn drop_for_room(&mut self, slot: u32) {
         let loan = self.arena.lend_in_place(slot);
@@ -289,7 +286,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A timer of this key is about to be set.
+    /// Counts a key whose timer is about to be set.
     #[cold]
     pub(super) fn count_timer(&mut self, slot: u32) {
         let flags = self.arena.flags(slot);
@@ -299,8 +296,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A key with a timer only waits from now on, unless these flags, which it has besides, say that it is ready or
-    /// held.
+    /// Counts a key with a timer as only waiting from now on, unless these other flags of it say that it is
+    /// ready or held.
     #[cold]
     pub(super) fn now_only_waits(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {
@@ -308,7 +305,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A key that had these flags has lost its timer, or becomes ready.
+    /// Counts a key with these former flags that has lost its timer, or becomes ready.
     #[cold]
     pub(super) fn only_waited(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {

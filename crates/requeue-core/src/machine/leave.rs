@@ -1,11 +1,10 @@
-//! Keys that leave the line without a run: cancelling, and keys that make room for others.
+//! Keys that leave the line without a run: cancels, and drops for room.
 
 use super::{Core, DIRTY, HELD, PENDING, READY, RESET, TIMED};
 use crate::Instant;
 use core::borrow::Borrow;
 
-/// What [`Core::cancel`] took away from a key: at least one of `ready`, `dirty` and
-/// `waiting_until` says that it was so.
+/// Result of [`Core::cancel`]: at least one of `ready`, `dirty` and `waiting_until` is set.
 ///
 /// ```
 /// # use requeue_core::{Cancelled, Config, Core, Delay, Trigger};
@@ -30,9 +29,9 @@ pub struct Cancelled<V = ()> {
 }
 
 impl<K, V> Core<K, V> {
-    /// The key is neither ready nor dirty from here on; false if it was neither.
+    /// Takes a key out of ready or dirty; false if it was neither.
     ///
-    /// An order of the user's own, which hears of it, runs before anything changes.
+    /// A user's order, which is told of it, runs before anything changes.
     pub(super) fn leave_line(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> bool {
         let flags = self.arena.flags(slot);
         if flags & (READY | DIRTY) == 0 {
@@ -52,16 +51,16 @@ impl<K, V> Core<K, V> {
         true
     }
 
-    /// Takes everything away that asks for a run of the key: that it is ready, dirty or
-    /// waiting, and its payload. `None` where there was nothing of these. The run that is on
-    /// goes on, and the failures stay, unless they are to be forgotten too.
+    /// Cancels everything that asks for a run of the key: it is no longer ready, dirty or waiting, and its
+    /// payload is taken. `None` if there was none of these. A current run goes on, and the failures stay,
+    /// unless they are to be forgotten too.
     ///
-    /// The second part of the answer is the key, if there is no reason left to know it: to be
-    /// dropped outside the lock. `withdraw` as in [`get_up_to`](Self::get_up_to).
+    /// The second part of the answer is the key, if there is no reason left to know it; drop it outside the
+    /// lock. For `withdraw` see [`get_up_to`](Self::get_up_to).
     ///
     /// # Panics
     ///
-    /// If users' code does (`Eq`, an order of their own), and then nothing has changed.
+    /// If user code panics (`Eq`, a user's order). Then nothing has changed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Policy, Trigger};
@@ -90,9 +89,9 @@ impl<K, V> Core<K, V> {
         self.cancel_at(slot, forget, withdraw)
     }
 
-    /// Takes away all that is known of a key whose run has ended: what asks for a run, and its failures. What is returned is
-    /// to be dropped outside the lock. `withdraw` as in [`get_up_to`](Self::get_up_to). Nothing is taken from a key that is
-    /// held.
+    /// Removes all that is known of a key whose run has ended: everything that asks for a run, and its
+    /// failures. Drop the result outside the lock. For `withdraw` see [`get_up_to`](Self::get_up_to). Does
+    /// nothing to a held key.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};

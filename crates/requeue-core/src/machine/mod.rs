@@ -1,7 +1,6 @@
-//! The state machine: what a queue knows of its keys and what each call does to
-//! it. Every method takes the time that the caller read, or relies on the
-//! [`advance`](Core::advance) (of a look) or the [`begin`](Core::begin) (of any other call)
-//! that came before it in the same lock hold.
+//! The state machine: what a queue knows of its keys, and the effect of each call. Every method takes the
+//! time that the caller read, or relies on the [`advance`](Core::advance) (of a look) or the
+//! [`begin`](Core::begin) (of any other call) that came before it in this lock hold.
 //!
 //! A key is in the table while there is a reason to know it: it is ready,
 //! waiting or held, its failures are on record, or a guard still refers to it.
@@ -15,7 +14,7 @@
 //!            timer fires
 //! ```
 //!
-//! `waiting` is apart from the rest: a key may have a timer and be ready or held.
+//! `waiting` is independent of the rest: a key may have a timer and be ready or held.
 
 mod backoff;
 mod bound;
@@ -61,7 +60,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-/// What a slot's flags say of its key; the line has one more, [`PAUSED`].
+/// Flags of a slot, on the state of its key; the line has one more, [`PAUSED`].
 mod flag {
     /// It is ready.
     pub(super) const READY: u32 = 1;
@@ -69,40 +68,38 @@ mod flag {
     pub(super) const HELD: u32 = 1 << 1;
     /// It was triggered while held. Only with `HELD`.
     pub(super) const DIRTY: u32 = 1 << 2;
-    /// It waits out a failure: its timer was set by the retry that ended its last run, or
-    /// through the limiter, and may have been moved since. Only with a timer.
+    /// It waits out a failure: its timer was set by the retry that ended its last run, or through the
+    /// limiter, and may have been moved since. Only with a timer.
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
     pub(super) const LOOSE: u32 = 1 << 4;
-    /// Since it became ready or dirty it has been published: those who add it
-    /// again may have found it so without the lock. Only with `READY` or `DIRTY`.
+    /// It was published since it became ready or dirty: an add may have found it pending without the lock.
+    /// Only with `READY` or `DIRTY`.
     pub(super) const PUBLISHED: u32 = 1 << 6;
-    /// Something beside the slab may say something of it: a timer, a payload, a record, or
-    /// a guard whose run was ended under it. Without it nothing does, and nobody looks.
-    /// Set by whoever writes there, and taken away with the key. (Timestamps are apart:
-    /// those of an earlier key do not matter to a later one.)
+    /// There may be side data of it beside the slab: a timer, a payload, a record, or a guard whose run was
+    /// ended under it. Without this flag there is none, and no call looks. Set by the code that writes side
+    /// data, and cleared with the key. (Timestamps are excluded: an earlier key's do not matter to a later
+    /// one.)
     pub(super) const NOTED: u32 = 1 << 7;
 
-    /// All that made it dirty respects a back-off. Only with `DIRTY`, and not with `PUBLISHED`.
+    /// All triggers that made it dirty respect a back-off. Only with `DIRTY`, and not with `PUBLISHED`.
     pub(super) const DIRTY_RESPECTS: u32 = 1 << 5;
-    /// Its timer was set during the run that is on, and all that set it respects a back-off.
-    /// Only with `HELD`.
+    /// Its timer was set during the current run, only by triggers that respect a back-off. Only with `HELD`.
     pub(super) const TIMER_RESPECTS: u32 = 1 << 8;
-    /// A trigger that resets came during the run that is on. Only with `HELD`.
+    /// A trigger that resets came during the current run. Only with `HELD`.
     pub(super) const RESET: u32 = 1 << 9;
-    /// It has a timer of its own, or a window that owes a run, on a queue with a bound; elsewhere
-    /// nothing has it.
+    /// It has a timer of its own, or a window that owes a run. Only on a queue with a bound.
     pub(super) const TIMED: u32 = 1 << 11;
     /// It has an open window: see `window.rs`.
     pub(super) const WINDOW: u32 = 1 << 13;
 
-    /// It is in a group: the line wants to hear of the end of its run, and that it is known
-    /// no more. As long as it is known.
+    /// It is in a group: the line must be told of the end of its run, and when it is forgotten. Set as long
+    /// as it is known.
     pub(super) const GROUPED: u32 = 1 << 12;
 
-    /// What ends with the key being pending: see `end_pending`.
+    /// The flags that end with the key's pending state: see `end_pending`.
     pub(super) const PENDING: u32 = READY | DIRTY | PUBLISHED | DIRTY_RESPECTS;
-    /// What ends with a run.
+    /// The flags that end with a run.
     pub(super) const OF_A_RUN: u32 = HELD | DIRTY | LOOSE | DIRTY_RESPECTS | TIMER_RESPECTS | RESET;
 }
 use flag::{
@@ -110,11 +107,10 @@ use flag::{
     TIMED, TIMER_RESPECTS, WINDOW,
 };
 
-/// What a lock hold has to do besides the call itself, one bit each. A bit is set by the code that makes its
-/// condition true, and cleared by the code that ends it, so that a call which has nothing of this
-/// kind to do needs one test to know.
+/// Pending work of a lock hold besides the call itself, one bit each. A bit is set by the code that makes its
+/// condition true, and cleared by the code that ends it, so that a call without such work needs one test.
 mod attention {
-    /// `suspect` names a slot: users' code panicked, if no call is on that set it.
+    /// `suspect` names a slot: user code panicked, unless the call that set it is still running.
     pub(super) const SUSPECT: u32 = 1;
     /// A drain waits for waiting keys, or a shutdown has not gone through all timers.
     pub(super) const ENDING: u32 = 1 << 1;
@@ -122,22 +118,22 @@ mod attention {
     pub(super) const TRASH: u32 = 1 << 2;
     /// Time matters to a look: there are timers or timestamps, or a drain waits.
     pub(super) const TIME: u32 = 1 << 3;
-    /// Timers fired, and nobody has asked yet how late they were.
+    /// Timers fired whose lateness was not read yet.
     pub(super) const LATE: u32 = 1 << 4;
-    /// `TIME` is not what it was when [`take_timed`](super::Core::take_timed) was last asked.
+    /// `TIME` has changed since [`take_timed`](super::Core::take_timed) was last called.
     pub(super) const RETIMED: u32 = 1 << 5;
     /// `forgotten` holds something.
     pub(super) const FORGOTTEN: u32 = 1 << 6;
-    /// Groups have rates: time that passes lets some be served again. Never taken away.
+    /// Groups have rates: time that passes lets some be served again. Never cleared.
     pub(super) const GROUPS: u32 = 1 << 7;
-    /// Keys were dropped for room, and nobody has been told.
+    /// Keys were dropped for room, and not reported yet.
     pub(super) const DROPPED: u32 = 1 << 9;
-    /// From here on the bits are those of whoever has the state machine: see
+    /// First bit that belongs to the owner of the state machine: see
     /// [`Core::note_beside`](super::Core::note_beside).
     pub(super) const BESIDE: u32 = 12;
 }
 
-/// How two payloads of one key become one: the older first.
+/// Merges two payloads of one key: the older first.
 ///
 /// ```
 /// # use requeue_core::Merge;
@@ -148,7 +144,7 @@ mod attention {
 /// ```
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 
-/// How a queue behaves; fixed when it is made.
+/// Settings of a queue; fixed when it is made.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, Merge, Trigger};
@@ -165,22 +161,22 @@ pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 pub struct Config<K, V = ()> {
     /// The order of the ready line.
     pub order: Order<K>,
-    /// How many keys are handed out at most, if there is a limit.
+    /// The dispatch rate, if there is one.
     pub rate: Option<Rate>,
-    /// How payloads merge; without it the newer replaces the older.
+    /// Merge function of payloads; without it the newer replaces the older.
     pub merge: Option<Merge<V>>,
-    /// A run that starts absorbs the timer that was set before it started.
+    /// Whether a run that starts absorbs the timer that was set before it started.
     pub timers_absorbed: bool,
-    /// What triggers do in a back-off, unless they say it themselves.
+    /// Default effect of triggers in a back-off.
     pub in_backoff: InBackoff,
     /// The limiter keeps the failures itself, and is told outside the lock what to forget:
     /// [`Core::take_forgotten`].
     pub failures_elsewhere: bool,
-    /// Keep the timestamps that metrics need.
+    /// Whether to keep the timestamps that metrics need.
     pub timestamps: bool,
-    /// How many keys the queue knows at most.
+    /// The bound on known keys, if there is one.
     pub bound: Option<Bound>,
-    /// How triggers for now are debounced, unless they say it themselves.
+    /// Default debounce of immediate triggers.
     pub debounce: Option<Debounce>,
 }
 
@@ -215,16 +211,16 @@ impl<K, V> fmt::Debug for Config<K, V> {
     }
 }
 
-/// Bytes that an empty queue may keep for the next keys in a chunk of slots and
-/// what stands beside it; it keeps two.
+/// Maximum size of a chunk of slots and its side data that an empty queue keeps for the next keys; it keeps
+/// two.
 const KEPT: usize = 32 * 1024;
 
-/// What is remembered of a key that failed.
+/// Record of a key that failed.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// How often the limiter was asked since it last forgot the key.
+    /// Number of calls of the limiter since it last forgot the key.
     failures: u32,
-    /// How many retries in a row led to the next run.
+    /// Number of retries in a row that led to the next run.
     retries: u32,
     /// When `failures` expires.
     expires: Instant,
@@ -242,7 +238,7 @@ impl Record {
     }
 }
 
-/// Guards that are out although their runs have ended.
+/// Guards that exist although their runs have ended.
 #[derive(Debug)]
 struct Inert {
     /// Runs of the key below this number have ended.
@@ -250,7 +246,7 @@ struct Inert {
     guards: u32,
 }
 
-/// A queue without a lock, a clock or anybody waiting.
+/// A queue without a lock, a clock or waiters.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -271,7 +267,7 @@ pub struct Core<K, V = ()> {
     sweep: Sweep,
     timers_absorbed: bool,
     /// A new key that is added for now goes straight to the back of the line: the queue is open, it has no
-    /// priorities, no groups and no order of the user's own, and not `says_more`.
+    /// priorities, groups or user's order, and not `says_more`.
     straight: bool,
     /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
     says_more: bool,
@@ -284,71 +280,69 @@ pub struct Core<K, V = ()> {
     times: Option<Box<Times>>,
     /// Keys with `HELD`.
     held: usize,
-    /// What metrics are told of.
+    /// Counts for metrics.
     counts: Counts,
-    /// Runs handed out so far: the next one's number.
+    /// Number of runs handed out so far: the next one's number.
     runs: u64,
-    /// Runs that ended.
+    /// Number of runs that ended.
     runs_done: u64,
     table: Table,
     line: Line<K>,
     arena: Arena<K>,
 
-    /// The latest instant that any call brought.
+    /// The latest instant passed to any call.
     now: Instant,
     timers: Timers,
-    /// Payloads that wait for their key's next run.
+    /// Payloads of the keys' next runs.
     values: Column<Option<V>>,
     records: Column<Record>,
-    /// When the window of a key whose timer is pushed back began.
+    /// Start of the window of a key whose timer is pushed back.
     windows: Column<Option<Instant>>,
     merge: Option<Merge<V>>,
-    /// What triggers do in a back-off, unless they say it themselves.
+    /// Default effect of triggers in a back-off.
     in_backoff: InBackoff,
-    /// Keys whose failures a limiter that counts them itself is to forget, if there is one.
+    /// Keys whose failures a limiter that counts them itself must forget, if there is one.
     forgotten: Option<Vec<K>>,
-    /// How long after the end of its last delay a record expires, where the
-    /// limiter does not say.
+    /// Time from the end of its last delay until a record expires, if the limiter does not say.
     expire_after: Option<Duration>,
-    /// A drain that waits for waiting keys is on (only in `Phase::Closed`), and
-    /// this is its deadline.
+    /// Deadline of a drain that waits for waiting keys (only in `Phase::Closed`).
     waiting_drain: Option<Instant>,
-    /// Of a queue with a bound.
+    /// State of a queue with a bound.
     room: Option<Box<Room<K, V>>>,
-    /// How triggers for now are debounced, unless they say it themselves.
+    /// Default debounce of immediate triggers.
     debounce: Option<Debounce>,
     open: Windows,
 
     /// Keys with `DIRTY`.
     dirty: usize,
-    /// Triggers whose limiter is being asked outside the lock.
+    /// Number of triggers whose limiter is being asked outside the lock.
     asking: usize,
-    /// Those that began to ask before this changed were dropped by a shutdown.
+    /// Epoch of askings: a shutdown that drops them changes it.
     ask_epoch: u64,
 
-    /// Waiting keys that were dropped.
+    /// Number of waiting keys that were dropped.
     dropped: u64,
-    /// Triggers from outside that were refused.
+    /// Number of triggers from outside that were refused.
     refused: u64,
-    /// Retries of holders that were refused.
+    /// Number of retries of holders that were refused.
     refused_retries: u64,
-    /// Calls of `shut_down`: each releases the drains begun before it.
+    /// Number of calls of `shut_down`: each releases the drains begun before it.
     releases: u64,
-    /// The drain that waits works off failed keys alone: it drops other timers.
+    /// The waiting drain works off only failed keys, and drops other timers.
     only_retries: bool,
     /// The keys that are unfinished, once a drain has begun.
     ledger: Option<Box<Ledger>>,
-    /// By slot, what was refused of runs that go on.
+    /// By slot, refusals of current runs.
     refusals: BTreeMap<u32, Refusal>,
-    /// By slot, what a shutdown dropped of keys of which a store is still told. Only where a store outlives the queue.
+    /// By slot, runs that a shutdown dropped and a store still owes. Only if a store outlives the queue.
     outlived: Option<BTreeMap<u32, Outlived>>,
 
     inert: BTreeMap<u32, Inert>,
-    /// The slot whose record is looked at next, for expiry.
+    /// The slot whose record is checked next for expiry.
     hand: u32,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
-    /// The slot on which a call worked when it called users' code. If this is still set at the next call,
+    /// The slot that a call was changing when it called user code. If this is still set at the next call,
     /// that code panicked.
     suspect: Option<u32>,
 }
@@ -426,8 +420,8 @@ impl<K, V> Core<K, V> {
         core
     }
 
-    /// Lets failure counts expire that long after the end of the last delay
-    /// that they gave, unless the limiter says another time.
+    /// Sets how long after the end of its last delay a failure count expires, unless the limiter says another
+    /// time.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Limit, Policy, Trigger};
@@ -445,7 +439,7 @@ impl<K, V> Core<K, V> {
         self.expire_after = after;
     }
 
-    /// What is to be dropped once the lock is released.
+    /// Takes the keys and values to be dropped once the lock is released.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -462,8 +456,8 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut self.trash)
     }
 
-    /// The keys of triggers that reset, whose failures a limiter is to forget that keeps them
-    /// itself, once the lock is released.
+    /// Takes the keys of triggers that reset, whose failures a limiter that keeps them itself must forget,
+    /// once the lock is released.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, InBackoff, Trigger};
@@ -483,7 +477,7 @@ impl<K, V> Core<K, V> {
         self.forgotten.as_mut().map(core::mem::take)
     }
 
-    /// Keeps what is to be dropped once the lock is released.
+    /// Keeps a key and a value to be dropped once the lock is released.
     fn discard(&mut self, key: Option<K>, value: Option<V>) {
         self.trash.push((key, value));
         self.attention |= attention::TRASH;
@@ -494,7 +488,7 @@ impl<K, V> Core<K, V> {
         self.attention = self.attention & !bit | if to { bit } else { 0 };
     }
 
-    /// Time begins to matter to a look, or stops to matter.
+    /// Sets whether time matters to a look.
     #[inline]
     fn set_timed(&mut self, to: bool) {
         if self.is_timed() != to {
@@ -502,8 +496,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Notes something that whoever has the state machine must not forget, a bit each: while
-    /// one is set the queue [is not quiescent](Self::is_quiescent).
+    /// Sets bits for pending work of the owner of the state machine: while one is set the queue [is not
+    /// quiescent](Self::is_quiescent).
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -526,16 +520,16 @@ impl<K, V> Core<K, V> {
         self.line.has_priorities()
     }
 
-    /// Whether every call is to read the time, adds and ends of runs too: timestamps are kept,
-    /// or keys grow old, or there is a limit to how many are handed out.
+    /// Whether every call must read the time, including adds and ends of runs: timestamps are kept, or keys
+    /// grow old, or there is a dispatch rate.
     #[doc(hidden)]
     #[must_use]
     pub fn needs_every_reading(&self) -> bool {
         self.times.is_some() || self.line.is_timed() || self.debounce.is_some()
     }
 
-    /// Whether just this was noted with [`note_beside`](Self::note_beside), and there is nothing
-    /// else to do before or after a call.
+    /// Whether exactly these bits were set with [`note_beside`](Self::note_beside), and there is no other
+    /// work before or after a call.
     #[doc(hidden)]
     #[inline]
     #[must_use]
@@ -543,14 +537,13 @@ impl<K, V> Core<K, V> {
         self.attention & !attention::TIME == u32::from(bits) << attention::BESIDE
     }
 
-    /// Something beside the slab says something of this key from now on.
+    /// Records that this key has side data from now on.
     #[inline]
     fn note(&mut self, slot: u32) {
         self.arena.set_flags(slot, self.arena.flags(slot) | NOTED);
     }
 
-    /// How often a key was looked up, for the test that knows what each call may
-    /// cost.
+    /// Number of key lookups. For the test of what each call costs.
     #[cfg(requeue_counted)]
     #[doc(hidden)]
     #[must_use]
@@ -558,7 +551,7 @@ impl<K, V> Core<K, V> {
         self.table.probes()
     }
 
-    /// The slot of the key that `is_it` recognises among those with this hash.
+    /// The slot of the key that `is_it` accepts among those with this hash.
     #[inline]
     fn find<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<u32>
     where
@@ -567,8 +560,7 @@ impl<K, V> Core<K, V> {
         self.table.find(hash, |slot| self.arena.matches(slot, hash, |known| known.borrow() == key))
     }
 
-    /// Forgets a key that there is no reason to know any more, and returns it
-    /// to be dropped outside the lock.
+    /// Removes a key that there is no reason to know any more. Returns it, to be dropped outside the lock.
     #[inline]
     fn release(&mut self, slot: u32) -> Option<K> {
         let flags = self.arena.flags(slot);
@@ -596,8 +588,8 @@ impl<K, V> Core<K, V> {
         key
     }
 
-    /// A key was entered into the arena, and nothing else has happened yet. If the function that tells
-    /// its group panics, the next call takes the key away again.
+    /// Enters a key that has just been stored in the arena into its group. If the function of its group
+    /// panics, the next call removes the key again.
     #[inline(always)]
     fn know(&mut self, slot: u32) {
         if self.line.has_groups() {
@@ -610,7 +602,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A key has left its slot: the table and the columns forget it too.
+    /// Removes a key that has left its slot from the table and the columns.
     #[inline(always)]
     fn forget_slot(&mut self, removed: Removed<K>) -> K {
         if let Some(chunk) = removed.freed_chunk {
@@ -651,7 +643,7 @@ impl<K, V> Core<K, V> {
         self.records.get(slot).map_or(0, |r| r.failures_at(self.now))
     }
 
-    /// The next run of the key is attempt 1.
+    /// Makes the key's next run attempt 1.
     #[inline]
     fn restart_attempts(&mut self, slot: u32) {
         if let Some(record) = self.records.get_mut(slot) {
@@ -659,7 +651,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key's record, which it has from now on.
+    /// The key's record, created if needed.
     #[inline]
     fn record_of(&mut self, slot: u32) -> &mut Record {
         self.note(slot);
@@ -673,8 +665,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key is not held and not ready: it becomes ready, triggered at `since` with this
-    /// priority. It has yet to enter the line.
+    /// Makes a key that is neither held nor ready ready, triggered at `since` with this priority. It has yet
+    /// to enter the line.
     #[inline]
     fn make_ready(&mut self, slot: u32, since: Instant, priority: i16) {
         let (mut flags, mut priority) = (self.arena.flags(slot), priority);
@@ -694,8 +686,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A held key was triggered at `since` with this priority; false if it was dirty already. It runs again even if
-    /// its run fails, whatever earlier triggers said.
+    /// Makes a held key dirty, triggered at `since` with this priority; false if it was dirty already. It
+    /// runs again even if its run fails, whatever earlier triggers said.
     fn make_dirty(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let mut priority = priority;
         if self.arena.flags(slot) & WINDOW != 0 {
@@ -704,7 +696,7 @@ impl<K, V> Core<K, V> {
         self.make_dirty_beside(slot, since, priority)
     }
 
-    /// The same, but an open window stays open.
+    /// Like [`make_dirty`](Self::make_dirty), but an open window stays open.
     fn make_dirty_beside(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0);
@@ -725,7 +717,7 @@ impl<K, V> Core<K, V> {
         true
     }
 
-    /// Takes the key's timer away, if it has one.
+    /// Removes the key's timer; false if it has none.
     #[inline]
     fn clear_timer(&mut self, slot: u32) -> bool {
         if self.arena.flags(slot) & WINDOW != 0 {
@@ -746,7 +738,7 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// Sets the timer of a key, which may have one, and these flags.
+    /// Sets or moves the key's timer, and sets these flags.
     #[inline]
     fn time(&mut self, slot: u32, due: Instant, flags: u32) {
         if self.room.is_some() {
@@ -761,14 +753,14 @@ impl<K, V> Core<K, V> {
         self.set_timed(true);
     }
 
-    /// Finds out anew whether time matters to a look.
+    /// Recomputes whether time matters to a look.
     #[inline]
     fn watch_time(&mut self) {
         let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.needs_every_reading();
         self.set_timed(timed);
     }
 
-    /// A timer has come, or a drain lets it come early: the key runs, or runs again.
+    /// Fires a timer that has come, or that a drain lets come early: the key runs, or runs again.
     fn fire(&mut self, slot: u32, due: Instant) {
         if self.arena.flags(slot) & WINDOW != 0 {
             return self.fire_beside_window(slot, true);
@@ -776,7 +768,7 @@ impl<K, V> Core<K, V> {
         self.timer_fires(slot, due);
     }
 
-    /// Metrics are told how late a timer fires, if it was not to fire later.
+    /// Records how late a timer fires, for metrics, unless it fires early.
     #[inline]
     fn tell_late(&mut self, due: Instant) {
         if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
@@ -785,7 +777,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key's own timer has come.
+    /// Fires the key's own timer.
     #[inline]
     fn timer_fires(&mut self, slot: u32, due: Instant) {
         self.tell_late(due);
@@ -808,8 +800,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Takes a timer of this key that is due as fired: a call that sets another one for
-    /// the same key has read the clock.
+    /// Fires this key's timer if it is due: a call that sets another one for the key has read the clock.
     fn fire_if_due(&mut self, slot: u32) {
         while let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
             if self.arena.flags(slot) & WINDOW == 0 {
@@ -819,8 +810,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Merges a payload into the key's slot. If `merge` panics the slot keeps
-    /// what it left.
+    /// Merges a payload into the key's slot. If `merge` panics the slot keeps what it left.
     fn merge_in(&mut self, slot: u32, value: Option<V>) {
         if let Some(newer) = value {
             self.note(slot);
@@ -836,7 +826,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Puts the payload of a run back: it is older than what came meanwhile.
+    /// Puts the payload of a run back: it is older than those that came meanwhile.
     fn merge_back(&mut self, slot: u32, older: Option<V>) {
         if let Some(older) = older {
             let newer = self.values.take(slot);
@@ -846,7 +836,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Looks at the next record and lets it go if it has expired.
+    /// Checks the next record, and removes it if it has expired.
     fn expire_one_record(&mut self) {
         if self.arena.slots() == 0 {
             return;
@@ -865,7 +855,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Sets right what a panic of users' code left in an earlier call, if any.
+    /// Repairs the state after a panic of user code in an earlier call, if there was one.
     #[inline(always)]
     fn repair_suspect(&mut self) {
         if self.attention & attention::SUSPECT != 0 {
@@ -873,15 +863,14 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Notes the slot that is worked on while users' code is called, or that this is over.
+    /// Sets the slot that is being changed while user code is called, or clears it.
     #[inline]
     fn suspect(&mut self, slot: Option<u32>) {
         self.suspect = slot;
         self.set_attention(attention::SUSPECT, slot.is_some());
     }
 
-    /// Sets right what a panic of users' code left: a key that was being
-    /// entered and never became anything.
+    /// Repairs the state after a panic of user code: removes a key that was being entered and has no state.
     #[cold]
     fn repair(&mut self) {
         let slot = self.suspect;

@@ -1,4 +1,4 @@
-//! What can be asked: counts, the state of a key, records, gauges.
+//! Queries: counts, the state of a key, records, gauges.
 
 use super::pause::Paused;
 use super::shutdown::Sweep;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-/// How many keys are where, at one moment.
+/// Numbers of keys by state, at one moment.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -32,17 +32,16 @@ pub struct Stats {
     pub held: usize,
     /// Held keys that were triggered during their run.
     pub dirty: usize,
-    /// Keys with a timer, whatever else they are.
+    /// Keys with a timer, even if they are also in line or held.
     pub waiting: usize,
-    /// Keys that were paused by themselves, whatever else they are.
+    /// Keys that are themselves paused, in any state.
     pub paused: usize,
-    /// Distinct keys that the queue keeps: those above, those of which only
-    /// failures are on record (expired ones until they are come across), and those
-    /// to which only a guard whose run was ended still refers.
+    /// Distinct keys that the queue keeps: those above, those known only by their failures (until expired
+    /// ones are found), and those known only by a guard whose run was ended.
     pub known: usize,
 }
 
-/// What the queue knows of a key.
+/// State of a key, as the queue knows it.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -60,44 +59,41 @@ pub struct KeyState {
     pub ready: bool,
     /// A worker has it.
     pub held: bool,
-    /// When it was handed out, if the queue keeps timestamps (it does with metrics).
+    /// When it was handed out, if the queue keeps timestamps (a queue with metrics does).
     pub held_since: Option<Instant>,
     /// It was triggered while held, and becomes ready when its run ends.
     pub dirty: bool,
     /// When its timer is due.
     pub waiting_until: Option<Instant>,
-    /// When the window of a debounce ends and makes it ready, if one is open that owes a run. It is
-    /// among what `waiting_until` is the earliest of.
+    /// When the window of a debounce ends and makes it ready, if an open window owes a run. `waiting_until`
+    /// is no later.
     pub window_until: Option<Instant>,
-    /// When the window of a debounce ends, if one is open that owes no run: the run of its first
-    /// trigger has come, and a trigger until then would wait for this instant. It is among what
-    /// `waiting_until` is the earliest of.
+    /// When the window of a debounce ends, if an open window owes no run: the run of its first trigger has
+    /// come, and a trigger until then would wait for this instant. `waiting_until` is no later.
     pub quiet_until: Option<Instant>,
-    /// How often it was put back since it was last forgotten, where the queue
-    /// counts (see [`num_requeues`](Core::num_requeues)).
+    /// Number of requeues since it was last forgotten, if the queue counts (see
+    /// [`num_requeues`](Core::num_requeues)).
     pub failures: u32,
-    /// What its run is, or its next run will be: 1 unless it waits out a failure.
+    /// The attempt of its current or next run: 1 unless it waits out a failure.
     pub attempt: u32,
-    /// It waits out a failure: a trigger that respects a back-off joins the run at
-    /// `waiting_until`.
+    /// It waits out a failure: a trigger that respects a back-off joins the run at `waiting_until`.
     pub backing_off: bool,
-    /// What becomes of the triggers that came during its run, if that run fails: the
-    /// strongest of what they said. `Run` too where none came.
+    /// Effect of the triggers during its run, if that run fails: the strongest of them, or `Run` if there
+    /// were none.
     pub if_it_fails: InBackoff,
-    /// What keeps it from being handed out, should it be ready: of several, the one that
-    /// concerns the fewest keys.
+    /// The pause that keeps it from being handed out, should it be ready: of several, the narrowest.
     pub paused: Option<Paused>,
-    /// Its group has as many keys held as it may, or one that its group is in: a key of it that is
-    /// ready waits for one of these runs to end.
+    /// Its group, or a group that contains it, has as many keys held as its cap allows: a ready key of it
+    /// waits for one of these runs to end.
     pub group_is_full: bool,
-    /// When the rate of its group lets the next key go, if the group has no token now.
+    /// When the rate of its group has the next token, if the group has none now.
     pub group_token: Option<Instant>,
-    /// The priority of its next run, while it is ready or dirty, else that of its run, else
-    /// that which its timer brings: 0 where the queue has no priorities.
+    /// The priority of its next run, if it is ready or dirty; otherwise that of its current run, or of its
+    /// timer. 0 if the queue has no priorities.
     pub priority: i16,
 }
 
-/// What the gauges show at one moment.
+/// Values of the gauges at one moment.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
@@ -114,22 +110,21 @@ pub struct KeyState {
 pub struct Gauges {
     /// Keys in line.
     pub depth: usize,
-    /// Keys with a timer, whatever else they are.
+    /// Keys with a timer, even if they are also in line or held.
     pub waiting: usize,
     /// Keys that workers have.
     pub held: usize,
     /// Held keys that were triggered during their run.
     pub dirty: usize,
-    /// How long the key that has been in line the longest has been there; zero if
-    /// there is none.
+    /// Time in line of the key that has been there longest; zero if there is none.
     pub oldest_ready: Duration,
-    /// How long all runs that are going on have taken together.
+    /// Sum of the times of all current runs.
     pub unfinished_work: Duration,
-    /// How long the longest of them has taken.
+    /// Time of the longest current run.
     pub longest_running: Duration,
 }
 
-/// What was counted since it was last asked.
+/// Counts since the last call.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -146,7 +141,7 @@ pub struct Gauges {
 pub struct Counts {
     /// Keys that became ready or dirty.
     pub adds: u64,
-    /// Accepted triggers that changed nothing: what was pending already covered them.
+    /// Accepted triggers that changed nothing, because a pending run already covered them.
     pub coalesced: u64,
 }
 
@@ -168,10 +163,9 @@ impl<K, V> Core<K, V> {
         self.ready
     }
 
-    /// How many keys a [`get`](Self::get) may have now. That is fewer than [`len`](Self::len)
-    /// where ready keys do not stand in line, or stand in groups that are at their cap, where the
-    /// queue is paused, or its rate lets no key go now. (One get may bring a group to its cap, and
-    /// then fewer are left.)
+    /// Number of keys that a [`get`](Self::get) may have now. It is smaller than [`len`](Self::len) if ready
+    /// keys are paused or in groups at their cap, if the queue is paused, or if its rate has no token. (One
+    /// get may bring a group to its cap, and then fewer are left.)
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -207,7 +201,7 @@ impl<K, V> Core<K, V> {
         if self.sweep == Sweep::Drop { 0 } else { self.timers.len() }
     }
 
-    /// How many keys are where.
+    /// Numbers of keys by state.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -231,7 +225,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// What was counted since this was last asked.
+    /// Takes the counts since the last call.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Counts, Delay, Trigger};
@@ -246,9 +240,8 @@ impl<K, V> Core<K, V> {
         core::mem::take(&mut self.counts)
     }
 
-    /// How long after its instant each timer fired that has fired since this was last
-    /// called, if timestamps are kept. One that a drain fired before its time is not
-    /// among them.
+    /// Lateness of each timer that has fired since the last call, if timestamps are kept. Timers that a drain
+    /// fired early are not included.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -294,9 +287,9 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// How many keys of each priority are ready, from the rank `from` on; returns the rank with which
-    /// the next page begins. Each lock hold is to have one page. None are told on a queue without
-    /// priorities, and with groups on one that keeps no timestamps.
+    /// Number of ready keys per priority, from the rank `from` on. Returns the rank of the next page; read
+    /// one page per lock hold. Empty on a queue without priorities, and with groups on one that keeps no
+    /// timestamps.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Order, Trigger};
@@ -313,8 +306,8 @@ impl<K, V> Core<K, V> {
         self.line.depths(from, into)
     }
 
-    /// How many keys are where of each group that has a name, from the number `from` of a tier
-    /// on; returns where the next page begins. Each lock hold is to have one page.
+    /// Number of keys per named group, from the number `from` of a tier on. Returns where the next page
+    /// begins; read one page per lock hold.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -326,7 +319,7 @@ impl<K, V> Core<K, V> {
         self.line.fair()?.told_groups(from, into)
     }
 
-    /// What the queue knows of a key; `None` if it does not know it.
+    /// State of a key; `None` if the queue does not know it.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -346,8 +339,8 @@ impl<K, V> Core<K, V> {
         self.state_of(self.find(hash, key)?)
     }
 
-    /// How many keys go before this one; `None` if it does not stand in line, if groups take turns,
-    /// or if the line has an order of the user's own, who alone knows.
+    /// Number of keys before this one; `None` if it is not in line, if groups take turns, or if the line has
+    /// a user's order, which alone knows.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -368,7 +361,7 @@ impl<K, V> Core<K, V> {
         self.line.ahead_of(&self.arena, slot)
     }
 
-    /// When the rate lets the next key go, where one could go but for it.
+    /// Instant of the rate's next token, if keys wait for it.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -391,7 +384,7 @@ impl<K, V> Core<K, V> {
         known.then_some(state)
     }
 
-    /// The state of a key that may not be known any more.
+    /// The state of a slot whose key may have been forgotten.
     pub(super) fn state_at(&self, slot: u32) -> KeyState {
         let (flags, groups) = (self.arena.flags(slot), self.line.fair());
         KeyState {
@@ -433,7 +426,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The number of this key's slot, which is nobody else's while it is known.
+    /// The number of this key's slot, which is unique while the key is known.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -453,8 +446,7 @@ impl<K, V> Core<K, V> {
         self.find(hash, key)
     }
 
-    /// The key of this slot, which is taken, and what is known of it: its state, `None` if a guard alone still lends it; and
-    /// its payload.
+    /// The key of this occupied slot with its state (`None` if only a guard still lends it) and its payload.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -471,7 +463,7 @@ impl<K, V> Core<K, V> {
         (self.arena.key(slot), self.outlived_state(slot), self.values.get(slot).and_then(Option::as_ref))
     }
 
-    /// How often the key was put back since it was last forgotten.
+    /// Number of requeues of the key since it was last forgotten.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
@@ -492,8 +484,8 @@ impl<K, V> Core<K, V> {
         self.find(hash, key).map_or(0, |slot| self.failures(slot))
     }
 
-    /// Forgets the key's failures; its timer stays. The key comes back, to be
-    /// dropped, if there was no other reason to know it.
+    /// Forgets the key's failures; its timer stays. Returns the key, to be dropped, if there is no other
+    /// reason to know it.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
@@ -519,8 +511,8 @@ impl<K, V> Core<K, V> {
 pub(super) struct Stamp {
     /// The first trigger of the next run.
     triggered: Instant,
-    /// The ready keys, and the held ones, each in a list. It counts since the key became
-    /// ready, or since the run that is going on started.
+    /// Link in the list of ready keys, or of held ones: since the key became ready, or since its current run
+    /// started.
     link: Link,
 }
 
@@ -537,11 +529,10 @@ pub(super) struct Times {
     stamps: Column<Stamp>,
     ready: List,
     held: List,
-    /// The starts of all held keys added up, so that the unfinished work needs
-    /// no walk.
+    /// Sum of the starts of all held keys, so that the unfinished work needs no walk.
     starts: u128,
-    /// How late timers fired, until somebody asks: a batch of [`advance`](Core::advance)
-    /// at most, where that is after each hold.
+    /// Lateness of fired timers not yet read: at most a batch of [`advance`](Core::advance), if they are read
+    /// after each hold.
     late: Vec<Duration>,
 }
 
@@ -559,24 +550,24 @@ impl Times {
         self.stamps.entry(slot).triggered = at;
     }
 
-    /// The key became ready; its trigger is known.
+    /// Records that the key became ready; its trigger is known.
     #[inline]
     pub(super) fn readied(&mut self, slot: u32, at: Instant) {
         self.ready.enter(&mut self.stamps, slot, at);
     }
 
-    /// The key became ready by a trigger.
+    /// Records that the key became ready by a trigger.
     #[inline]
     pub(super) fn triggered_ready(&mut self, slot: u32, at: Instant) {
         self.ready.enter(&mut self.stamps, slot, at).triggered = at;
     }
 
-    /// A timer fired that long after its instant.
+    /// Records how late a timer fired.
     pub(super) fn fired(&mut self, late: Duration) {
         self.late.push(late);
     }
 
-    /// The ready key is handed out; returns how long it waited.
+    /// Records that the ready key is handed out. Returns how long it waited.
     #[inline]
     pub(super) fn started(&mut self, slot: u32, now: Instant) -> Duration {
         let stamp = self.of(slot);
@@ -586,13 +577,13 @@ impl Times {
         now.saturating_since(stamp.triggered)
     }
 
-    /// The ready key will not run.
+    /// Records that the ready key will not run.
     pub(super) fn left(&mut self, slot: u32) {
         let stamp = self.of(slot);
         self.ready.leave(&mut self.stamps, stamp.link);
     }
 
-    /// The key is held no more; returns what was known of its run.
+    /// Records that the key is no longer held. Returns the stamp of its run.
     #[inline]
     fn let_go(&mut self, slot: u32) -> Stamp {
         let stamp = self.of(slot);
@@ -601,26 +592,26 @@ impl Times {
         stamp
     }
 
-    /// The held key is ready again, and its run never was: the first trigger of its next
+    /// Records that the held key is ready again, as if its run had not been: the first trigger of its next
     /// run is the one that it had.
     pub(super) fn put_back(&mut self, slot: u32, now: Instant) {
         self.let_go(slot);
         self.readied(slot, now);
     }
 
-    /// The key's run ended; returns how long it took.
+    /// Records that the key's run ended. Returns how long it took.
     #[inline]
     pub(super) fn ended(&mut self, slot: u32, now: Instant) -> Duration {
         let stamp = self.let_go(slot);
         now.saturating_since(stamp.link.since)
     }
 
-    /// How long the oldest of a list has been in it.
+    /// How long the first key of a list has been in it.
     fn oldest(&self, list: &List, now: Instant) -> Duration {
         list.oldest().map_or(Duration::ZERO, |slot| now.saturating_since(self.of(slot).link.since))
     }
 
-    /// How long all runs have taken together, and the longest of them.
+    /// The sum of the times of all runs, and the longest.
     fn running(&self, now: Instant, held: usize) -> (Duration, Duration) {
         if self.held.oldest().is_none() {
             return Default::default();

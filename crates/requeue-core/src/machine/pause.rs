@@ -1,16 +1,15 @@
-//! Keys that are not handed out for a while: the queue is paused, or a key is (rule B7).
+//! Pauses: the queue, a group or a key is not handed out for a while (rule B7).
 //!
-//! A paused key is known until it is resumed, whatever else it is. If it is ready it counts as
-//! ready and does not stand in line: [`Line::enter`](crate::line::Line::enter) leaves it out.
-//! A paused group is held back as one that is at its cap, and is known until it is resumed.
-//! What ends the queue lifts all pauses: that of the queue at once, those of groups and keys a
-//! batch a lock hold, as the timers are dropped.
+//! A paused key is known until it is resumed, in any state. If it is ready it counts as ready, but is not in
+//! line: [`Line::enter`](crate::line::Line::enter) leaves it out. A paused group is held back like one at its
+//! cap, and is known until it is resumed. A drain or a shutdown lifts all pauses: the queue's at once, those
+//! of groups and keys one batch per lock hold, as the timers are dropped.
 
 use super::shutdown::BATCH;
 use super::{Core, PAUSED, READY};
 use core::borrow::Borrow;
 
-/// What keeps a key from being handed out.
+/// The kind of pause that keeps a key from being handed out.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Paused};
@@ -31,8 +30,8 @@ pub enum Paused {
 }
 
 impl<K, V> Core<K, V> {
-    /// Hands out no key until [`resume`](Self::resume), or until what ends the queue. False, and
-    /// nothing has changed, if a drain or a shutdown is on.
+    /// Hands out no key until [`resume`](Self::resume), or until a drain or a shutdown. Returns false, and
+    /// changes nothing, if one has begun.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -51,8 +50,7 @@ impl<K, V> Core<K, V> {
         may_be
     }
 
-    /// Hands out keys again; false if the queue was not paused. Keys that are paused by
-    /// themselves stay so.
+    /// Hands out keys again; false if the queue was not paused. Keys that are themselves paused stay paused.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -79,8 +77,8 @@ impl<K, V> Core<K, V> {
         self.line.is_paused()
     }
 
-    /// Hands out keys without a rate from now on, of the queue or of its groups; false if there was
-    /// none. Call [`advance`](Self::advance) until it has no more to do.
+    /// Lifts the rate of the queue and those of its groups; false if there was none. Call
+    /// [`advance`](Self::advance) until it has no more to do.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Rate, Trigger};
@@ -104,14 +102,14 @@ impl<K, V> Core<K, V> {
         lifted
     }
 
-    /// Hands out no key of this key's group until [`resume_group`](Self::resume_group), or until
-    /// what ends the queue. `tier` is which of its groups: 0 for the outermost. The key itself
-    /// need not be known, and is not from now on. False, and nothing has changed, if there is no
-    /// such tier, or if a drain or a shutdown is on.
+    /// Hands out no key of this key's group until [`resume_group`](Self::resume_group), or until a drain or a
+    /// shutdown. `tier` selects its group: 0 is the outermost. The key itself need not be known, and does not
+    /// become known. Returns false, and changes nothing, if there is no such tier, or if a drain or a
+    /// shutdown has begun.
     ///
     /// # Panics
     ///
-    /// If users' code does (the functions of groups), and then nothing has changed.
+    /// If user code panics (the functions of groups). Then nothing has changed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
@@ -132,12 +130,12 @@ impl<K, V> Core<K, V> {
         !self.is_ending() && self.line.fair_mut().is_some_and(|fair| fair.pause_group(key, tier, self.now))
     }
 
-    /// Hands out the keys of this key's group again: the group comes behind those that wait. False if
-    /// it was not paused.
+    /// Hands out the keys of this key's group again: the group goes behind those that wait. False if it was
+    /// not paused.
     ///
     /// # Panics
     ///
-    /// As [`pause_group`](Self::pause_group).
+    /// Like [`pause_group`](Self::pause_group).
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -152,7 +150,7 @@ impl<K, V> Core<K, V> {
     ///
     /// # Panics
     ///
-    /// As [`pause_group`](Self::pause_group).
+    /// Like [`pause_group`](Self::pause_group).
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -164,14 +162,14 @@ impl<K, V> Core<K, V> {
         self.line.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
     }
 
-    /// Does not hand this key out until [`resume_key`](Self::resume_key), or until what ends
-    /// the queue. A key that is not known is from now on. False, and nothing has changed, if a
-    /// drain or a shutdown is on. What is left of `key` is to be dropped outside the lock.
+    /// Stops handing out this key until [`resume_key`](Self::resume_key), or until a drain or a shutdown. An
+    /// unknown key becomes known. Returns false, and changes nothing, if a drain or a shutdown has begun.
+    /// Drop the rest of `key` outside the lock.
     ///
     /// # Panics
     ///
-    /// If users' code does (`Eq`, an order or groups of their own), and then nothing has changed; or if
-    /// `key` is `None`.
+    /// If user code panics (`Eq`, a user's order or groups), and then nothing has changed; or if `key` is
+    /// `None`.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -202,9 +200,9 @@ impl<K, V> Core<K, V> {
         true
     }
 
-    /// Hands this key out again: if it is ready it goes to the back of the line. The first part
-    /// of the answer is whether it was paused. The second is the key, if there is no reason left
-    /// to know it: to be dropped outside the lock.
+    /// Hands this key out again: if it is ready it goes to the back of the line. The first part of the answer
+    /// is whether it was paused. The second is the key, if there is no reason left to know it; drop it
+    /// outside the lock.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -224,8 +222,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Lifts the pause of a key that is paused. It comes back, to be dropped, if there was no
-    /// other reason to know it.
+    /// Lifts the pause of a paused key. Returns the key, to be dropped, if there is no other reason to know
+    /// it.
     fn lift(&mut self, slot: u32) -> Option<K> {
         self.line.resume_key(&mut self.arena, slot);
         if self.arena.flags(slot) & READY != 0 {
@@ -234,19 +232,19 @@ impl<K, V> Core<K, V> {
         self.release(slot)
     }
 
-    /// Whether pauses are refused: a drain or a shutdown is on, and lifts those that there are.
+    /// Whether pauses are refused, because a drain or a shutdown has begun and lifts the existing ones.
     fn is_ending(&self) -> bool {
         self.waiting_drain.is_some() || self.is_shut_down()
     }
 
-    /// Whether keys or groups are paused although a drain or a shutdown is on.
+    /// Whether keys or groups are still paused although a drain or a shutdown has begun.
     #[inline]
     pub(super) fn is_lifting(&self) -> bool {
         (self.line.paused_keys() > 0 || self.line.has_paused_groups()) && self.is_ending()
     }
 
-    /// Lifts so many pauses of groups, then of keys, those that were paused first; true if some are
-    /// left.
+    /// Lifts at most `most` pauses of groups, then of keys, in the order in which they were made. Returns
+    /// true if some are left.
     #[cold]
     pub(super) fn lift_some(&mut self, most: usize) -> bool {
         for _ in 0..most {

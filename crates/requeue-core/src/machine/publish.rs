@@ -1,9 +1,8 @@
-//! Keys that are pending and published, so that whoever adds them again can see
-//! it without the lock.
+//! Published keys: pending keys that an add can find without the lock.
 //!
-//! Who publishes, who reads and in what order is the caller's business: see the
-//! crate `requeue`, `filter/`. Kept here is what must not be forgotten: that a
-//! pending key was published, so that whoever takes it withdraws it.
+//! The caller decides when keys are published and read: see the crate `requeue`, `filter/`. This module keeps
+//! the part that must not be forgotten: that a pending key was published, so that it is withdrawn when it is
+//! taken.
 
 use super::shutdown::Phase;
 use super::{Core, DIRTY, DIRTY_RESPECTS, InBackoff, PENDING, PUBLISHED, READY};
@@ -11,10 +10,9 @@ use crate::line::Ticket;
 use crate::slots::Slots;
 
 impl<K, V> Core<K, V> {
-    /// Notes that a key is being published. `false` where it may not be: it is not pending
-    /// (ready, or held and dirty whatever becomes of its run), not everybody may trigger it, or
-    /// each trigger is to be heard: a user's order hears of it, or it resets. Nor on a queue that
-    /// drops keys for others.
+    /// Records that a key is being published. Returns false if it must not be: it is not pending (ready, or
+    /// held and dirty whatever becomes of its run), not every caller may trigger it, or each trigger must be
+    /// seen, by a user's order or because it resets. Also false on a queue that drops keys for others.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -45,9 +43,9 @@ impl<K, V> Core<K, V> {
         may_be
     }
 
-    /// The one end of pending, whoever asks for it: the key, which had these `flags`, is neither
-    /// ready nor dirty any more. If it was published `withdraw` is given it and its hash. The
-    /// caller has taken [`PENDING`] from its flags, and it out of the line.
+    /// The single end of the pending state: the key, which had these `flags`, is neither ready nor dirty any
+    /// more. If it was published, `withdraw` gets it and its hash. The caller has cleared [`PENDING`] in its
+    /// flags, and taken it out of the line.
     #[inline]
     pub(super) fn end_pending(&mut self, slot: u32, flags: u32, withdraw: impl FnOnce(&K, u32)) {
         debug_assert!(flags & (READY | DIRTY) != 0 && self.arena.flags(slot) & PENDING == 0);

@@ -1,10 +1,10 @@
-//! A key is put back as it was known before, usually by an earlier process.
+//! Restores: a key is put back with its earlier state, usually by a later process.
 
 use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger};
 use super::{BACKOFF, Core, HELD, InBackoff, READY};
 use crate::Instant;
 
-/// What was known of a key that is put back.
+/// The earlier state of a key that is put back.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Got, Limit, Restored, Trigger};
@@ -20,28 +20,27 @@ use crate::Instant;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// How often it was put back since it was last forgotten.
+    /// Number of requeues since it was last forgotten.
     pub failures: u32,
-    /// What its next run is; 0 is taken as 1.
+    /// The attempt of its next run; 0 counts as 1.
     pub attempt: u32,
     /// When its timer is due; without one it is ready.
     pub due: Option<Instant>,
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// A trigger from outside for a key of which this was known.
+    /// A trigger from outside with the key's earlier state.
     ///
-    /// To a key that is ready, waiting or held it is a trigger like any other (its timer is
-    /// the earlier one), but for the failures: the larger number of the two stays. They are
-    /// recorded only if `limit` counts.
+    /// On a key that is already ready, waiting or held it acts like any other trigger (the earlier timer
+    /// stays), except for the failures: the larger number stays. They are recorded only if `limit` counts.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue takes no more triggers, or has no priorities and the trigger has one.
+    /// [`Refused`] if the queue accepts no more triggers, or has no priorities and the trigger has one.
     ///
     /// # Panics
     ///
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Instant, Limit, Restored, Trigger};

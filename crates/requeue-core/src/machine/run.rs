@@ -1,4 +1,4 @@
-//! A run of a key: handed out, ended with an outcome.
+//! Runs of keys: handed out, and ended with an outcome.
 
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
@@ -14,8 +14,8 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
 
-/// A run that was handed out: the loan of its key and its number. Give it back
-/// through [`Core::end`] or [`Core::give_back`]; dropped, its key stays held.
+/// A run that was handed out: the loan of its key and its number. Give it back through [`Core::end`] or
+/// [`Core::give_back`]; if it is dropped, its key stays held.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, RunRef, Trigger};
@@ -70,7 +70,7 @@ impl<K> RunRef<K> {
         self.key.slot()
     }
 
-    /// The priority with which it was handed out: 0 where the queue has no priorities.
+    /// The priority with which it was handed out: 0 if the queue has no priorities.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
@@ -88,7 +88,7 @@ impl<K> RunRef<K> {
     }
 }
 
-/// What [`Core::get`] hands out.
+/// Result of [`Core::get`].
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -106,9 +106,9 @@ pub struct Handout<K, V> {
     pub run: RunRef<K>,
     /// The merged payload.
     pub value: Option<V>,
-    /// 1 for a first run; one more for each retry in a row that led to this one.
+    /// Attempt of the run: 1 for a first run; one more for each retry in a row that led to this one.
     pub attempt: u32,
-    /// From the run's first trigger to now, if timestamps are kept.
+    /// Time from the run's first trigger to now, if timestamps are kept.
     pub waited: Option<Duration>,
 }
 
@@ -146,19 +146,19 @@ pub enum Got<K, V> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum How<'a> {
-    /// Done; what is recorded of failures stays.
+    /// Done; the record of failures stays.
     Done,
     /// Done, and the failures are forgotten.
     Succeed,
-    /// A failure that is not tried again: as [`Succeed`](Self::Succeed) but for its name.
+    /// A failure that is not retried: like [`Succeed`](Self::Succeed), with another name.
     GiveUp,
-    /// Not a failure: forgets, and the key comes again after the delay.
+    /// Not a failure: forgets the failures, and the key comes again after the delay.
     Again(Duration),
     /// A failure: the key comes back.
     Retry(RetryDelay<'a>),
 }
 
-/// When a failed key comes back.
+/// The delay of a failed key.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};
@@ -174,15 +174,15 @@ pub enum How<'a> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum RetryDelay<'a> {
-    /// When the limiter says that the key's own count feeds.
+    /// The delay of a limiter that uses the key's own count.
     Limited(Limit<'a>),
-    /// The limiter is asked and counts, but the delay is this one.
+    /// This delay; the limiter is asked and counts.
     Instead(Limit<'a>, Duration),
-    /// As a limiter said that was asked without the lock.
+    /// The delay of a limiter that was asked outside the lock.
     Asked(Duration, Asking),
 }
 
-/// How a run ended, for those who count.
+/// End of a run, for metrics.
 ///
 /// ```
 /// # use requeue_core::{How, RunEnd};
@@ -192,14 +192,14 @@ pub enum RetryDelay<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// It was done, or dropped; a retry that was refused ends so too.
+    /// It was done, or dropped, or its retry was refused.
     #[default]
     Done,
     /// Not a failure, and the key comes again.
     Again,
     /// A failure, and the key comes again.
     Retry,
-    /// A failure that is not tried again.
+    /// A failure that is not retried.
     GiveUp,
 }
 
@@ -212,7 +212,7 @@ impl RunEnd {
     /// ```
     pub const ALL: [Self; 4] = [Self::Done, Self::Again, Self::Retry, Self::GiveUp];
 
-    /// Its name as metrics have it: `done`, `again`, `retry`, `give_up`.
+    /// Its name in metrics: `done`, `again`, `retry`, `give_up`.
     ///
     /// ```
     /// # use requeue_core::RunEnd;
@@ -254,16 +254,15 @@ impl From<&How<'_>> for RunEnd {
 #[derive(Debug)]
 #[must_use = "what is in here is to be dropped outside the lock"]
 pub struct Ended<K, V> {
-    /// The key, if nothing refers to it any more.
+    /// The key, if it has no references left.
     pub key: Option<K>,
     /// The payload, if no run is left to hand it to.
     pub value: Option<V>,
-    /// How long the run took, if timestamps are kept; `None` too if it had
-    /// been ended before.
+    /// Time of the run, if timestamps are kept; `None` also if it had been ended before.
     pub worked: Option<Duration>,
     /// How it ended.
     pub end: RunEnd,
-    /// The delay after which a retried key comes back.
+    /// The delay of a retried key.
     pub delay: Duration,
 }
 
@@ -285,11 +284,11 @@ pub struct Ended<K, V> {
 pub struct RefusedEnd<V> {
     /// The payload that was to go back.
     pub value: Option<V>,
-    /// Why.
+    /// The reason.
     pub reason: Refused,
 }
 
-/// `done` was said of a key that nobody holds.
+/// Error of `done` for a key that is not held.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, NotHeld, Trigger};
@@ -309,13 +308,13 @@ impl fmt::Display for NotHeld {
 
 impl core::error::Error for NotHeld {}
 
-/// In a line in which keys take turns nobody asks for memory ahead where there are no more keys than these:
-/// of so many all is in the second cache at least, and to ask would cost more than it saves.
+/// Number of keys up to which a line with turns does not prefetch: all is then in the second cache at least,
+/// and prefetching would cost more than it saves.
 pub(super) const NEAR: usize = 16_384;
-/// No memory is asked for ahead where there are no more keys than these: all of it is in the cache.
+/// Number of keys up to which nothing is prefetched: all is then in the cache.
 const AT_HAND: usize = 1_024;
 
-/// For callers without a filter: does nothing.
+/// Does nothing: for callers without a filter.
 fn unpublished<K>(_: &K, _: u32) {}
 
 impl<K, V> Core<K, V> {
@@ -336,7 +335,8 @@ impl<K, V> Core<K, V> {
         self.get_and(unpublished)
     }
 
-    /// Hands out the next key. If it was published `withdraw` is given it and its hash: before the lock is released it must be withdrawn.
+    /// Hands out the next key. If it was published, `withdraw` gets it and its hash: it must be withdrawn
+    /// before the lock is released.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -371,15 +371,14 @@ impl<K, V> Core<K, V> {
         if self.is_over() { Got::ShutDown } else { Got::Empty }
     }
 
-    /// Hands out the next keys, `most` or as many as there are, each to `each`;
-    /// returns how many. Where that is none, [`is_over`](Self::is_over) says
-    /// whether any will come. `withdraw` is for `requeue`, which lets some keys be looked
-    /// up without the lock; anybody else does nothing in it.
+    /// Hands out the next keys, at most `most`, each to `each`. Returns how many. If none,
+    /// [`is_over`](Self::is_over) says whether any will come. `withdraw` is for `requeue`, which lets some
+    /// keys be looked up without the lock; other callers do nothing in it.
     ///
     /// # Panics
     ///
-    /// If an order of the user's own does, and then nothing has been handed out:
-    /// it is asked for all the keys before anything changes.
+    /// If a user's order panics. Then nothing has been handed out: it is asked for all the keys before
+    /// anything changes.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -416,8 +415,8 @@ impl<K, V> Core<K, V> {
         most
     }
 
-    /// Asks for the memory that an add of a key with this hash will touch, unless there are so few
-    /// keys that all of it is in the cache.
+    /// Prefetches the memory that an add of a key with this hash will touch, unless there are so few keys
+    /// that all of it is in the cache.
     #[doc(hidden)]
     #[inline]
     pub fn prefetch(&self, hash: u32) {
@@ -426,7 +425,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Asks for the memory that the next keys' runs will touch, if there are so many.
+    /// Prefetches the memory that the next keys' runs will touch, if there are enough keys.
     #[inline(always)]
     fn look_ahead(&mut self) {
         if self.ready > SLOT_AHEAD && self.arena.len() > AT_HAND {
@@ -434,7 +433,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Their slots, and nearer by, when those have come, their places in the table.
+    /// Prefetches the next keys' slots, and for the nearer ones their places in the table.
     fn look_far_ahead(&mut self) {
         let Some(ahead) = self.line.ahead() else {
             if self.arena.len() > NEAR {
@@ -481,8 +480,7 @@ impl<K, V> Core<K, V> {
         Handout { run: RunRef { key, number }, value, attempt, waited }
     }
 
-    /// Ends a run. One that was ended under its guard is left as it is, and the
-    /// payload comes back dead.
+    /// Ends a run. If it was already ended under its guard, nothing changes, and the payload comes back dead.
     ///
     /// # Errors
     ///
@@ -490,7 +488,7 @@ impl<K, V> Core<K, V> {
     ///
     /// # Panics
     ///
-    /// If the run is another queue's, or merge panics.
+    /// If the run belongs to another queue, or merge panics.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
@@ -529,12 +527,12 @@ impl<K, V> Core<K, V> {
         Ok(ended)
     }
 
-    /// [`end`](Self::end) with [`How::Done`] or, if it `succeeded`,
-    /// [`How::Succeed`], and without a payload: what cannot be refused.
+    /// Like [`end`](Self::end) with [`How::Done`] or, if it `succeeded`, [`How::Succeed`], without a payload:
+    /// it cannot be refused.
     ///
     /// # Panics
     ///
-    /// If the run is another queue's.
+    /// If the run belongs to another queue.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -554,9 +552,9 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// What [`finish`](Self::finish) most often comes to: nothing is known of the key but that
-    /// this run is on. Then the run is taken, the key goes, and is returned with how long the run took, if
-    /// timestamps are kept; else nothing has changed.
+    /// Fast path of [`finish`](Self::finish), for a key with no other state than this run: takes the run,
+    /// removes the key, and returns it with the time of the run, if timestamps are kept. Otherwise nothing
+    /// changes.
     #[doc(hidden)]
     #[inline(always)]
     pub fn finish_at_once(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
@@ -568,7 +566,7 @@ impl<K, V> Core<K, V> {
         Some((self.forget_slot(removed), worked))
     }
 
-    /// As [`finish_at_once`](Self::finish_at_once) of a key that is in a group.
+    /// Like [`finish_at_once`](Self::finish_at_once), for a key in a group.
     #[doc(hidden)]
     #[inline(always)]
     pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
@@ -587,8 +585,8 @@ impl<K, V> Core<K, V> {
         Some((key, worked))
     }
 
-    /// [`finish`](Self::finish) of a run that [`finish_at_once`](Self::finish_at_once) left, with its payload where a retry
-    /// [was refused](Self::was_refused). If there is no run nothing has ended.
+    /// Slow path of [`finish`](Self::finish), for a run that [`finish_at_once`](Self::finish_at_once) left,
+    /// with its payload if a retry [was refused](Self::was_refused). If there is no run nothing has ended.
     #[doc(hidden)]
     #[inline(never)]
     pub fn finish_in_full(
@@ -607,19 +605,18 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Takes a run back as if its key had not been handed out, but for its place: the key
-    /// goes to the back of the line, with its payload, its failures, and the attempt that
-    /// this run was. (A key that is dirty begins anew with attempt 1, as at any end of a
-    /// run.) It counts as neither an end nor an add. For a run that was ended already this is
-    /// [`give_back`](Self::give_back).
+    /// Takes a run back as if its key had not been handed out, except that the key goes to the back of the
+    /// line, with its payload, its failures and this run's attempt. (A dirty key starts again at attempt 1,
+    /// as at any end of a run.) It counts as neither an end nor an add. For a run that was already ended this
+    /// is [`give_back`](Self::give_back).
     ///
-    /// It is so on a queue that is shut down too, also where getters have been told that it [is over](Self::is_over):
-    /// it is not any more, and who comes for a key gets this one.
+    /// It works on a queue that is shut down too, even if getters have seen that it [is over](Self::is_over):
+    /// it then is not any more, and the next get takes this key.
     ///
     /// # Panics
     ///
-    /// If the run is another queue's, or merge panics: the key is in line then, with what
-    /// merge left of the payload.
+    /// If the run belongs to another queue, or merge panics: then the key is in line, with what merge left of
+    /// the payload.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -663,16 +660,16 @@ impl<K, V> Core<K, V> {
         Ended::default()
     }
 
-    /// Ends a run as [`end`](Self::end) does, but leaves its key lent: the
-    /// guard is inert from here on, and [`give_back`](Self::give_back) takes it.
+    /// Like [`end`](Self::end), but leaves the key lent: the guard is inert from here on, and
+    /// [`give_back`](Self::give_back) takes it.
     ///
     /// # Errors
     ///
-    /// As for [`end`](Self::end).
+    /// Like [`end`](Self::end).
     ///
     /// # Panics
     ///
-    /// If the run is another queue's: nothing has changed then.
+    /// If the run belongs to another queue. Then nothing has changed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
@@ -706,12 +703,11 @@ impl<K, V> Core<K, V> {
         Ok(self.end_run(slot, how, value))
     }
 
-    /// Ends the run of a key that was handed out without a guard, or whose
-    /// guard is to become inert.
+    /// Ends the run of a key that was handed out without a guard, or whose guard is to become inert.
     ///
     /// # Errors
     ///
-    /// [`NotHeld`] if nobody holds the key; nothing has changed then.
+    /// [`NotHeld`] if the key is not held. Then nothing has changed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -740,12 +736,12 @@ impl<K, V> Core<K, V> {
         Ok(ended)
     }
 
-    /// Takes the guard from a run: [`done`](Self::done) is promised instead.
-    /// For a run that was ended already this is `give_back`.
+    /// Takes the guard from a run: the caller promises [`done`](Self::done) instead. For a run that was
+    /// already ended this is `give_back`.
     ///
     /// # Panics
     ///
-    /// If the run is another queue's.
+    /// If the run belongs to another queue.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -771,7 +767,7 @@ impl<K, V> Core<K, V> {
     ///
     /// # Panics
     ///
-    /// If the run is another queue's.
+    /// If the run belongs to another queue.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -795,7 +791,7 @@ impl<K, V> Core<K, V> {
         Ended { key: self.release(slot), ..Ended::default() }
     }
 
-    /// Whether the run was ended already, and its guard does nothing any more.
+    /// Whether the run was already ended, so that its guard has no effect.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -822,8 +818,7 @@ impl<K, V> Core<K, V> {
         self.note(slot);
     }
 
-    /// Whether a holder's retry is taken: one whose limiter is being asked was
-    /// taken before.
+    /// Whether a holder's retry is accepted. A retry whose limiter is being asked was accepted before.
     fn takes_end(&self, how: How<'_>) -> bool {
         match how {
             How::Retry(RetryDelay::Asked(..)) => true,
@@ -841,8 +836,8 @@ impl<K, V> Core<K, V> {
         RefusedEnd { value, reason }
     }
 
-    /// Ends the run. The only users' code called here is `merge`, and the state
-    /// is set before it is called: if it panics the run has ended.
+    /// Ends the run. The only user code called here is `merge`, and the state is complete before it is
+    /// called: if it panics the run has ended.
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
         if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
@@ -969,8 +964,7 @@ impl<K, V> Core<K, V> {
         delay
     }
 
-    /// When the failed key comes back; `None` if a shutdown dropped the retry
-    /// while its limiter was asked.
+    /// The delay of the failed key; `None` if a shutdown dropped the retry while its limiter was asked.
     fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
             RetryDelay::Limited(limit) => Some(self.count_failure(slot, limit)),
@@ -989,7 +983,7 @@ impl<K, V> Core<K, V> {
 }
 
 impl<K, V> Default for Ended<K, V> {
-    /// Nothing ended, and nothing is left of it.
+    /// A result with nothing ended.
     #[inline]
     fn default() -> Self {
         Self { key: None, value: None, worked: None, end: RunEnd::Done, delay: Duration::ZERO }

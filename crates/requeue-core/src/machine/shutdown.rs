@@ -1,11 +1,11 @@
-//! Time that passes, and the ends: advance, close, shut_down, drain.
+//! Time that passes, and the ends of a queue: advance, close, shut_down, drain.
 
 use super::{Core, WINDOW, attention};
 use crate::Instant;
 use crate::line::Fair;
 use crate::timers::Next;
 
-/// Keys that one lock hold makes ready, or drops, at most.
+/// Maximum number of keys that one lock hold makes ready, or drops.
 pub(super) const BATCH: usize = 64;
 
 /// In the work limit of a hold, moving a timer counts as a quarter of firing one.
@@ -14,28 +14,28 @@ const STEPS: usize = 4;
 /// Who may still trigger a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Everybody.
+    /// Any caller.
     Open,
     /// Holders, for the keys that they hold.
     Closed,
-    /// Nobody.
+    /// No caller.
     ShutDown,
 }
 
-/// What is still to be done to all timers, one batch in each lock hold. Each call that comes
-/// meanwhile helps to finish it first, so nobody sees it half done.
+/// Work still to be done on all timers, one batch per lock hold. Each call that comes meanwhile first helps
+/// to finish it, so no call sees it half done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
     None,
-    /// They are dropped; they were counted when that was decided.
+    /// Drop them. They were counted when that was decided.
     Drop,
-    /// They fire whatever their instant.
+    /// Fire them whatever their instant.
     Fire,
-    /// Those of keys that wait out a failure stay, the others are dropped.
+    /// Keep those of keys that wait out a failure, and drop the others.
     KeepRetries,
 }
 
-/// What a drain does with keys that wait for their timers.
+/// Effect of a drain on keys that wait for their timers.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
@@ -50,20 +50,20 @@ pub(super) enum Sweep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitingKeys {
-    /// A drain with a deadline waits for keys that wait out a failure, and holders may still retry; it drops all other
-    /// timers. Without a deadline this is [`Drop`](Self::Drop), for a key may fail for ever.
+    /// A drain with a deadline waits for keys that wait out a failure, and holders may still retry; it drops
+    /// all other timers. Without a deadline this is [`Drop`](Self::Drop), because a key may fail for ever.
     #[default]
     WaitForRetries,
     /// Their timers are dropped. Their keys are unfinished.
     Drop,
     /// They run now, in the order of their instants.
     RunNow,
-    /// The drain waits for them, and holders may still retry; not on a queue that is
-    /// shut down already, which has no waiting keys and takes no retries.
+    /// The drain waits for them, and holders may still retry. Not on a queue that is already shut down: it
+    /// has no waiting keys and accepts no retries.
     Wait,
 }
 
-/// What `shut_down` found.
+/// Result of `shut_down`.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
@@ -78,7 +78,7 @@ pub enum WaitingKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ShutDown {
-    /// Keys in line: they are still handed out.
+    /// Keys in line, which are still handed out.
     pub ready: usize,
     /// Keys that workers have.
     pub held: usize,
@@ -86,13 +86,13 @@ pub struct ShutDown {
     pub dirty: usize,
     /// Waiting keys whose timers were dropped.
     pub dropped: usize,
-    /// Triggers from outside that were refused so far.
+    /// Triggers from outside refused so far.
     pub refused: u64,
-    /// Retries of holders that were refused so far: so many runs were not tried again.
+    /// Retries of holders refused so far: this many runs were not tried again.
     pub refused_retries: u64,
 }
 
-/// Where the counts stood when a drain began.
+/// The counts at the start of a drain.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, DrainBase, Got, Instant, Trigger, WaitingKeys};
@@ -117,7 +117,7 @@ pub struct DrainBase {
     releases: u64,
 }
 
-/// A drain's answer.
+/// Report of a drain.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
@@ -132,13 +132,13 @@ pub struct DrainBase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Whether everything was worked off: nothing is left, and no key was left [unfinished](Self::unfinished) since the
-    /// first drain of this queue began.
+    /// Whether everything was worked off: nothing is left, and no key was left [unfinished](Self::unfinished)
+    /// since the first drain of this queue began.
     pub complete: bool,
-    /// Keys that are unfinished, of all drains of this queue, and were not taken yet: their run failed and its retry was
-    /// refused, or their timer was dropped.
+    /// Unfinished keys of all drains of this queue that were not taken yet: their run failed and its retry
+    /// was refused, or their timer was dropped.
     pub unfinished: usize,
-    /// Unfinished keys are in the store of an engine too, for the next process.
+    /// Whether unfinished keys are also in an engine's store, for the next process.
     pub durable: bool,
     /// Runs that ended since the drain began.
     pub done: u64,
@@ -146,7 +146,7 @@ pub struct Drained {
     pub dropped: u64,
     /// Triggers from outside that were refused since.
     pub refused: u64,
-    /// Retries of holders that were refused since: so many runs were not tried again.
+    /// Retries of holders refused since: this many runs were not tried again.
     pub refused_retries: u64,
     /// Keys in line now.
     pub ready: usize,
@@ -157,9 +157,8 @@ pub struct Drained {
 }
 
 impl<K, V> Core<K, V> {
-    /// Lets time pass to `now` and fires up to a batch of what is due. True if
-    /// there is more: release the lock, take it again and call this again
-    /// before any other operation.
+    /// Lets time pass to `now` and fires up to a batch of the timers that are due. True if there is more:
+    /// release the lock, take it again and call this again before any other operation.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -178,7 +177,7 @@ impl<K, V> Core<K, V> {
         (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.advance_more()
     }
 
-    /// Whether [`advance`](Self::advance) has nothing to do, whatever the time.
+    /// Whether [`advance`](Self::advance) has nothing to do at any time.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
@@ -205,10 +204,9 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Begins a lock hold of a call that is no look: an add, or the end of a run. Such a
-    /// call fires no timers. `now` is the time, if the call has read it. True if
-    /// [`advance`](Self::advance) must come first after all, because the deadline of a
-    /// drain has passed.
+    /// Begins a lock hold of a call that is not a look: an add, or the end of a run. Such a call fires no
+    /// timers. `now` is the time, if the call has read it. True if [`advance`](Self::advance) must come
+    /// first, because the deadline of a drain has passed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -239,8 +237,7 @@ impl<K, V> Core<K, V> {
         self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
     }
 
-    /// Whether a timer is due, by the latest instant that any call brought, and has not
-    /// fired.
+    /// Whether an unfired timer is due, by the latest instant that any call passed.
     #[inline(always)]
     fn is_due(&self) -> bool {
         self.timers.soonest().is_some_and(|due| due <= self.now)
@@ -292,7 +289,7 @@ impl<K, V> Core<K, V> {
         self.watch_end();
     }
 
-    /// Finds out anew whether an end is on its way.
+    /// Recomputes whether an end is on its way.
     pub(super) fn watch_end(&mut self) {
         let ending = self.waiting_drain.is_some() || self.sweep != Sweep::None || self.is_lifting();
         self.set_attention(attention::ENDING, ending);
@@ -324,8 +321,8 @@ impl<K, V> Core<K, V> {
         self.timers.last().is_some()
     }
 
-    /// [`drop_some`](Self::drop_some) where windows are open: keys become ready in the order
-    /// in which those would have ended.
+    /// Like [`drop_some`](Self::drop_some), with open windows: keys become ready in the order in which their
+    /// windows would have ended.
     #[cold]
     fn close_some(&mut self) -> bool {
         for _ in 0..BATCH {
@@ -339,7 +336,7 @@ impl<K, V> Core<K, V> {
         self.timers.last().is_some()
     }
 
-    /// Refuses triggers from outside; holders may still retry what they hold.
+    /// Refuses triggers from outside; holders may still retry their keys.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, How, Refused, ShutDown, Trigger};
@@ -359,7 +356,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A phase after the first.
+    /// Enters a phase after the first.
     fn enter_phase(&mut self, phase: Phase) {
         self.phase = phase;
         self.straight = false;
@@ -467,8 +464,8 @@ impl<K, V> Core<K, V> {
         base
     }
 
-    /// Ends a drain that waits, if all is worked off, and sets right what a panic of users' code left. To be
-    /// called at the end of every lock hold after which the queue [is not quiescent](Self::is_quiescent).
+    /// Ends a waiting drain if all is worked off, and repairs the state after a panic of user code. Call it
+    /// at the end of every lock hold after which the queue [is not quiescent](Self::is_quiescent).
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
@@ -500,8 +497,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// How many calls of `shut_down` there were: each releases the drains
-    /// that began before it.
+    /// Number of calls of `shut_down`: each releases the drains that began before it.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -516,9 +512,8 @@ impl<K, V> Core<K, V> {
         self.releases
     }
 
-    /// Whether the time matters to what a look finds: a timer or a
-    /// drain's deadline may have come, or timestamps are kept. Where it does
-    /// not, [`advance`](Self::advance) may be given any earlier instant.
+    /// Whether the time matters to a look: a timer or a drain's deadline may have come, or timestamps are
+    /// kept. If not, [`advance`](Self::advance) may be given any earlier instant.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
@@ -536,8 +531,8 @@ impl<K, V> Core<K, V> {
         self.attention & attention::TIME != 0
     }
 
-    /// Whether [time matters](Self::is_timed), for whoever remembers it beside the state
-    /// machine: the queue is not quiescent from when that changes until this is asked.
+    /// Whether [time matters](Self::is_timed), for a caller that remembers it beside the state machine: the
+    /// queue is not quiescent from when that changes until this is called.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
@@ -555,10 +550,9 @@ impl<K, V> Core<K, V> {
         self.is_timed()
     }
 
-    /// Whether there is nothing to do before or after a call but the call itself,
-    /// timers that fall due excepted: nothing is being shut down, no panic of users' code
-    /// left anything to repair, nothing waits to be dropped, and whether time matters is as it
-    /// was when [`take_timed`](Self::take_timed) was asked. Most queues are so most of the time.
+    /// Whether a call needs no work before or after it, except for timers that fall due: nothing is being
+    /// shut down, no panic needs repair, nothing waits to be dropped, and whether time matters is unchanged
+    /// since [`take_timed`](Self::take_timed) was called. This is the usual case.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
@@ -575,8 +569,7 @@ impl<K, V> Core<K, V> {
         self.attention & !attention::TIME == 0
     }
 
-    /// Whether a drain that began with `base` has to wait no longer, other
-    /// than by its deadline.
+    /// Whether a drain that began with `base` need not wait any longer, apart from its deadline.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
@@ -611,7 +604,7 @@ impl<K, V> Core<K, V> {
         self.is_over() && self.held == 0
     }
 
-    /// Whether getters are told "shut down": no key is ready and none will be.
+    /// Whether getters see "shut down": no key is ready and none will be.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
@@ -635,7 +628,7 @@ impl<K, V> Core<K, V> {
             && (self.sweep != Sweep::Drop || self.open.owed() == (0, 0))
     }
 
-    /// Whether everybody is refused, holders too.
+    /// Whether every caller is refused, even holders.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -650,7 +643,7 @@ impl<K, V> Core<K, V> {
         self.phase == Phase::ShutDown
     }
 
-    /// Whether anybody is refused: from `close`, a drain or `shut_down` on.
+    /// Whether adds are refused: after `close`, a drain or `shut_down`.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -664,7 +657,7 @@ impl<K, V> Core<K, V> {
         self.phase != Phase::Open
     }
 
-    /// A drain's counts.
+    /// The counts of a drain.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
@@ -695,8 +688,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Until when a drain that waits for waiting keys waits for them, while one
-    /// is on: the latest drain's deadline.
+    /// The deadline until which a current drain waits for waiting keys: the latest drain's.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
@@ -713,9 +705,8 @@ impl<K, V> Core<K, V> {
         self.waiting_drain.filter(|deadline| !deadline.is_never())
     }
 
-    /// When something is to happen that no call brings about: the soonest timer,
-    /// the deadline of a drain that waits, or a key that could be handed out but for the rate.
-    /// `None` if nothing ever will.
+    /// The instant of the next event without a call: the soonest timer, the deadline of a waiting drain, or
+    /// the rate's next token if keys wait for it. `None` if there will be none.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};

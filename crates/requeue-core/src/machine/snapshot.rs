@@ -1,16 +1,16 @@
-//! Which keys there are, a page in each lock hold.
+//! Snapshots: the known keys, one page per lock hold.
 //!
-//! A key has its slot for as long as it is known, so a walk over the slots in the order of their
-//! numbers meets each key once that is known all the time, whatever comes and goes meanwhile.
+//! A key has its slot for as long as it is known. So a walk over the slots in the order of their numbers
+//! meets each key once that is known all the time, whatever comes and goes meanwhile.
 
 use super::observe::KeyState;
 use super::{Core, Paused, Stats};
 use crate::arena::{CHUNK, KeyRef};
 
-/// How many slots a page looks at, at least, if they are not the keys that are asked for.
+/// Minimum number of slots that a page examines if they do not match.
 const EXAMINED: usize = 4_096;
 
-/// Which keys a page is to tell of.
+/// Selects the keys of a page.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Only, Trigger};
@@ -23,24 +23,24 @@ const EXAMINED: usize = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Only {
-    /// Those in line.
+    /// Keys in line.
     Ready,
-    /// Those that workers have.
+    /// Keys that workers have.
     Held,
-    /// Held ones that were triggered during their run.
+    /// Held keys that were triggered during their run.
     Dirty,
-    /// Those with a timer, whatever else they are.
+    /// Keys with a timer, even if they are also in line or held.
     Waiting,
-    /// Those whose failures are on record, where the queue counts them.
+    /// Keys with failures on record, if the queue counts them.
     Failed,
-    /// Those that were paused by themselves.
+    /// Keys that are themselves paused.
     Paused,
-    /// Those of a group that is paused, which were not paused by themselves.
+    /// Keys of a paused group that are not themselves paused.
     GroupPaused,
 }
 
 impl Only {
-    /// Whether a key in this state is one of them.
+    /// Whether a key in this state is selected.
     ///
     /// ```
     /// # use requeue_core::{KeyState, Only};
@@ -61,9 +61,8 @@ impl Only {
 }
 
 impl<K, V> Core<K, V> {
-    /// Lends the next keys, `most` or fewer, from the slot `from` on, to `each`. Returns where
-    /// the next page begins, `None` if this was the last, and how many keys are where. There may
-    /// be no keys in a page although it is not the last.
+    /// Lends the next keys, at most `most`, from the slot `from` on, to `each`. Returns where the next page
+    /// begins, `None` if this was the last, and the totals. A page may be empty without being the last.
     ///
     /// Each loan must be [given back](Self::take_back).
     ///
@@ -109,8 +108,8 @@ impl<K, V> Core<K, V> {
         ((slot < end).then_some(slot), self.stats())
     }
 
-    /// Takes back the loan of a key that a [`page`](Self::page) told of. If there is no reason
-    /// left to know the key, it is [trash](Self::take_trash).
+    /// Takes back the loan of a key of a [`page`](Self::page). If there is no reason left to know the key, it
+    /// is [trash](Self::take_trash).
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Trigger};

@@ -1,4 +1,4 @@
-//! What asks for a run: add, add_after, add_rate_limited.
+//! Triggers: add, add_after, add_rate_limited.
 
 use super::backoff::{AskedFor, InBackoff};
 use super::run::{NEAR, RunRef};
@@ -14,7 +14,7 @@ use core::borrow::Borrow;
 use core::fmt;
 use core::time::Duration;
 
-/// What became of an accepted trigger.
+/// Effect of an accepted trigger.
 ///
 /// ```
 /// # use requeue_core::{Added, Config, Core, Delay, Got, Trigger};
@@ -36,12 +36,12 @@ pub enum Added {
     Dirty,
     /// The key's timer was set, or moved.
     Waiting,
-    /// What was pending already covers it: the key was ready or dirty, its
-    /// timer stayed as it was, or it joined the window of a debounce. (A higher priority has raised that.)
+    /// A pending run already covers it: the key was ready or dirty, its timer stayed unchanged, or the
+    /// trigger joined the window of a debounce. (A higher priority has still raised the key's.)
     Coalesced,
 }
 
-/// Why a trigger was refused. A refused trigger changes nothing.
+/// The reason why a trigger was refused. A refused trigger changes nothing.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Refused, ShutDown, Trigger};
@@ -56,14 +56,13 @@ pub enum Added {
 pub enum Refused {
     /// The queue is shut down, drains, or was closed.
     ShutDown,
-    /// The run that was to be ended with a retry has ended already, by
-    /// `done(&key)`.
+    /// The run to be ended with a retry has already ended, by `done(&key)`.
     NotHeld,
     /// The trigger has a priority other than 0, and the queue was built without priorities.
     NoPriorities,
-    /// A key was to be restored with failures, and the queue's limiter counts failures itself.
+    /// The key to be restored has failures, and the queue's limiter counts failures itself.
     CountedElsewhere,
-    /// The queue knows as many keys as it may, and this would be one more.
+    /// The queue is at its bound.
     Full,
 }
 
@@ -89,9 +88,8 @@ impl fmt::Display for Refused {
 
 impl core::error::Error for Refused {}
 
-/// A trigger as it is handed to [`Core::add`], which takes out of it what it
-/// keeps: all that is left is the caller's, to be dropped outside the lock, also
-/// where users' code panicked.
+/// A trigger passed to [`Core::add`], which takes out of it what it keeps. The rest belongs to the caller, to
+/// be dropped outside the lock, even if user code panicked.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -109,7 +107,7 @@ pub struct Trigger<K, V = ()> {
 }
 
 impl<K, V> Trigger<K, V> {
-    /// Of a key, with or without a payload.
+    /// A trigger of a key, with or without a payload.
     ///
     /// ```
     /// # use requeue_core::Trigger;
@@ -121,7 +119,7 @@ impl<K, V> Trigger<K, V> {
         Self { key: Some(key), value, priority: 0 }
     }
 
-    /// With a priority: higher ones go first, and 0 is what a trigger has that does not say.
+    /// Sets the priority: higher ones go first, and the default is 0.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
@@ -139,7 +137,7 @@ impl<K, V> Trigger<K, V> {
         Self { priority, ..self }
     }
 
-    /// The key, while the queue has not taken it.
+    /// The key, until the queue has taken it.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -155,15 +153,15 @@ impl<K, V> Trigger<K, V> {
         self.key.as_ref()
     }
 
-    /// The priority that [`priority`](Self::priority) gave it.
+    /// The priority set by [`priority`](Self::priority).
     #[doc(hidden)]
     #[inline]
     pub fn said_priority(&self) -> i16 {
         self.priority
     }
 
-    /// Takes out what the queue did not take: both of a refused trigger, the key of one that the
-    /// queue has a key of its own for.
+    /// Takes out what the queue did not take: key and payload of a refused trigger, or a key that the queue
+    /// already has.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Trigger};
@@ -205,22 +203,22 @@ impl<K, V> Trigger<K, V> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// What became of it.
+    /// Its effect.
     pub added: Added,
-    /// The delay that was decided, zero for an immediate trigger.
+    /// The delay, zero for an immediate trigger.
     pub delay: Duration,
-    /// Stands for the key, as long as the lock is held.
+    /// Identifies the key as long as the lock is held.
     #[doc(hidden)]
     pub ticket: Ticket,
 }
 
 impl Accepted {
-    /// A trigger that was accepted, and that a shutdown dropped while its limiter was asked.
+    /// An accepted trigger that a shutdown dropped while its limiter was asked.
     pub(super) const DROPPED: Self =
         Self { added: Added::Waiting, delay: Duration::ZERO, ticket: Ticket::NONE };
 }
 
-/// What a timer does when the key has one already (rule D6).
+/// Effect of a new timer on one that the key already has (rule D6).
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -239,10 +237,9 @@ pub enum Policy {
     /// The earlier instant stays.
     #[default]
     Earliest,
-    /// The later instant stays, but none later than `max` after the first such
-    /// call: a debounce.
+    /// The later instant stays, but none later than `max` after the first such call: a debounce.
     Latest {
-        /// How long after the window's first trigger the key runs at the latest.
+        /// Maximum time from the window's first trigger to the run.
         max: Duration,
     },
     /// The new instant replaces the old one.
@@ -267,11 +264,11 @@ pub enum Policy {
 /// ```
 #[derive(Clone, Copy)]
 pub struct Limit<'a> {
-    /// The delay of a key that has failed so often before. Must not panic.
+    /// The delay of a key with this number of earlier failures. Must not panic.
     pub delay: &'a dyn Fn(u32, Instant) -> Duration,
     /// Whether the limiter counts at all.
     pub counts: bool,
-    /// How long after the end of its last delay a count expires.
+    /// Time from the end of its last delay until a count expires.
     pub expire_after: Option<Duration>,
 }
 
@@ -281,7 +278,7 @@ impl fmt::Debug for Limit<'_> {
     }
 }
 
-/// When a trigger wants its run.
+/// The delay of a trigger.
 ///
 /// ```
 /// # use requeue_core::{Added, Config, Core, Delay, Policy, Trigger};
@@ -296,18 +293,18 @@ impl fmt::Debug for Limit<'_> {
 pub enum Delay<'a> {
     /// Now.
     Now,
-    /// So much later; zero is now.
+    /// After this time; zero is now.
     After(Duration, Policy),
-    /// At this instant; one that has come is now.
+    /// At this instant; one that has passed is now.
     At(Instant, Policy),
-    /// When a limiter that the key's own count feeds says.
+    /// The delay of a limiter that uses the key's own count.
     Limited(Limit<'a>, Policy),
-    /// When a limiter said that was asked without the lock, see [`Core::ask`].
+    /// The delay of a limiter that was asked outside the lock, see [`Core::ask`].
     Asked(Duration, Policy, Asking),
 }
 
-/// A limiter is being asked without the lock: for a shutdown that comes
-/// meanwhile the trigger counts as a waiting key.
+/// A limiter call in progress outside the lock: for a shutdown that comes meanwhile the trigger counts as a
+/// waiting key.
 ///
 /// ```
 /// # use requeue_core::{Asking, Config, Core};
@@ -321,20 +318,19 @@ pub enum Delay<'a> {
 #[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
 pub struct Asking {
     epoch: u64,
-    /// A place is kept for the trigger: see [`Core::ask_for`].
+    /// A place is reserved for the trigger: see [`Core::ask_for`].
     pub(super) place: bool,
-    /// The reading that the limiter is asked with: its delay counts from here,
-    /// however long it thinks.
+    /// The reading passed to the limiter: its delay counts from here, however long it takes.
     pub(super) at: Instant,
 }
 
 impl<K, V> Core<K, V> {
-    /// Begins to ask a limiter without the lock, for a trigger from outside or
-    /// for the retry of the holder of `run`.
+    /// Begins to ask a limiter outside the lock, for a trigger from outside or for the retry of the holder of
+    /// `run`.
     ///
     /// # Errors
     ///
-    /// [`Refused`] where the trigger itself would be refused; nothing is asked then.
+    /// [`Refused`] if the trigger itself would be refused. Then nothing is asked.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
@@ -391,7 +387,7 @@ impl<K, V> Core<K, V> {
         live
     }
 
-    /// Whether no shutdown has dropped the trigger of this asking.
+    /// Whether the trigger of this asking was not dropped by a shutdown.
     pub(super) fn is_live(&self, asking: Asking) -> bool {
         asking.epoch == self.ask_epoch
     }
@@ -405,7 +401,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// What a delay does to the key's timer; nothing has changed yet.
+    /// Plans the effect of a delay on the key's timer, without changing anything.
     pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
         let new = from + delay;
         let old = self.own_due(slot);
@@ -423,7 +419,7 @@ impl<K, V> Core<K, V> {
         TimerPlan { due, moved: old != Some(due), joins: old.is_some(), window }
     }
 
-    /// Sets the key's timer as planned; false if it stays as it was, but for its priority.
+    /// Sets the key's timer as planned; false if it stays unchanged except for its priority.
     pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan, priority: i16) -> bool {
         self.line.time(slot, priority, plan.joins);
         if plan.window.is_some() {
@@ -450,8 +446,8 @@ impl<K, V> Core<K, V> {
         self.time(slot, plan.due, if limited { BACKOFF } else { 0 });
     }
 
-    /// What the limiter says of a key whose count the queue keeps, which failed so
-    /// often, and what is to be recorded of it.
+    /// The delay of a limiter whose count the queue keeps, for a key with these failures, and the record to
+    /// make.
     #[inline]
     pub(super) fn ask_limit(&self, failures: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
         let now = self.now;
@@ -472,9 +468,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Before a record may be made: looks at two others, so that those which
-    /// nobody asks for are freed faster than new ones are made. Must not be called while the current key is
-    /// half changed.
+    /// Checks two other records before a record may be made, so that unused ones are freed faster than new
+    /// ones are made. Must not be called while the current key is half changed.
     pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
         if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
             self.expire_one_record();
@@ -483,13 +478,13 @@ impl<K, V> Core<K, V> {
     }
 }
 
-/// The later of a timer's instants stays, but none later than `max` after the first such call.
+/// The later of a timer's instants, but none later than `max` after the first such call.
 pub(super) fn latest(new: Instant, began: Instant, max: Duration, old: Option<Instant>) -> Instant {
     new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
 }
 
 impl Delay<'_> {
-    /// Whether it is a trigger for now, and no limiter says so.
+    /// Whether it is immediate, and no limiter decides.
     fn is_now(&self, now: Instant) -> bool {
         match self {
             Self::Now => true,
@@ -499,25 +494,25 @@ impl Delay<'_> {
         }
     }
 
-    /// Whether a limiter says when.
+    /// Whether a limiter decides the delay.
     fn is_limited(&self) -> bool {
         matches!(self, Self::Limited(..) | Self::Asked(..))
     }
 }
 
-/// What a delay does to a key's timer.
+/// The effect of a delay on a key's timer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimerPlan {
     due: Instant,
     moved: bool,
-    /// The key has a timer already.
+    /// The key already has a timer.
     joins: bool,
-    /// When the window of a timer that is pushed back began.
+    /// Start of the window of a timer that is pushed back.
     window: Option<Instant>,
 }
 
 impl TimerPlan {
-    /// [`Core::plan_timer`] for a key that was not known before.
+    /// Like [`Core::plan_timer`], for a key that was not known before.
     #[inline]
     fn first(from: Instant, delay: Duration, policy: Policy, now: Instant) -> Self {
         let new = from + delay;
@@ -531,20 +526,20 @@ impl TimerPlan {
         }
     }
 
-    /// Whether it makes the key due at once: no timer then.
+    /// Whether it makes the key due at once, without a timer.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.moved && self.due <= now
     }
 }
 
-/// What is to be recorded of a key that a limiter was asked for.
+/// The record to make after a limiter was asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failed {
     failures: u32,
     expires: Instant,
 }
 
-/// A key that is looked for, and entered where it is not found.
+/// A key to be looked up, and entered if it is not found.
 struct Entering<'a, K, E> {
     arena: &'a mut Arena<K>,
     line: &'a mut Line<K>,
@@ -555,13 +550,13 @@ struct Entering<'a, K, E> {
 
 /// How a key that is not found is entered.
 trait Enters<K>: Copy {
-    /// The number of its group, where that is asked for. Users' code: if it panics nothing has changed.
+    /// The number of its group, if that is asked for. User code: if it panics nothing has changed.
     #[inline(always)]
     fn group(self, _: &mut Line<K>, _: &Option<K>) -> u32 {
         0
     }
 
-    /// The slot that it gets.
+    /// The slot for it.
     #[inline(always)]
     fn vacant(self, _: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
         arena.next_slot()
@@ -571,19 +566,20 @@ trait Enters<K>: Copy {
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>);
 }
 
-/// Not as ready.
+/// Enters it without making it ready.
 #[derive(Clone, Copy)]
 struct Unready;
 
-/// As ready, at the back of the line.
+/// Enters it as ready, at the back of the line.
 #[derive(Clone, Copy)]
 struct Ready;
 
-/// As ready at this time, with this priority, in a queue with priorities and without groups.
+/// Enters it as ready at this time, with this priority, in a queue with priorities and without groups.
 #[derive(Clone, Copy)]
 struct ReadyAt(Instant, i16);
 
-/// The same in a queue with groups: in this one, if it was asked for already.
+/// Enters it as ready at this time, with this priority, in a queue with groups. The group is given if it was
+/// asked for already.
 #[derive(Clone, Copy)]
 struct ReadyInGroup(Instant, i16, Option<u32>);
 
@@ -666,16 +662,16 @@ impl<K, E> Slots for Entering<'_, K, E> {
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// A trigger from outside.
+    /// Adds a trigger from outside.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue accepts no more triggers.
     ///
     /// # Panics
     ///
-    /// If users' code does (`Eq`, merge, their order), and then the trigger is
-    /// not accepted; or if `trigger` has been handed in before.
+    /// If user code panics (`Eq`, merge, a user's order), and then the trigger is not accepted; or if
+    /// `trigger` was passed in before.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
@@ -702,16 +698,16 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// [`add`](Self::add) of an immediate trigger, with an answer that fits into registers. A
-    /// priority is for whoever calls to keep from a queue without priorities.
+    /// [`add`](Self::add) for an immediate trigger, with an answer that fits into registers. The caller must
+    /// not pass a priority to a queue without priorities.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue accepts no more triggers.
     ///
     /// # Panics
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Trigger};
@@ -732,7 +728,7 @@ impl<K: Eq, V> Core<K, V> {
         Ok(self.added_now(found, value))
     }
 
-    /// A trigger that goes straight in was looked for, and entered as ready where it was not found.
+    /// Handles a trigger that goes straight in: it was looked up, and entered as ready if it was not found.
     #[inline(always)]
     fn added_now(&mut self, found: Found, value: &mut Option<V>) -> (Added, Ticket) {
         match found {
@@ -747,12 +743,13 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// [`add_now`](Self::add_now) of a key without a payload, if the key's home bucket in the table decides whether it is known; else `None`,
-    /// and nothing has changed. No call is given the trigger, so that it need not be in memory.
+    /// Fast path of [`add_now`](Self::add_now) for a key without a payload, if the key's home bucket in the
+    /// table decides whether it is known. Otherwise `None`, and nothing has changed. The trigger is passed to
+    /// no call, so that it need not be in memory.
     ///
     /// # Panics
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Trigger};
@@ -794,11 +791,11 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue accepts no more triggers.
     ///
     /// # Panics
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Order, Trigger};
@@ -816,8 +813,8 @@ impl<K: Eq, V> Core<K, V> {
         Ok(self.enter_by_priority(trigger, hash).0)
     }
 
-    /// An immediate trigger that is admitted to a queue with priorities or groups. Once a new key has entered, no
-    /// users' code is called for it.
+    /// Enters an admitted immediate trigger on a queue with priorities or groups. Once a new key has entered,
+    /// no user code is called for it.
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
@@ -851,7 +848,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// Whether the trigger has a priority although the queue has none.
+    /// Refuses a trigger with a priority on a queue without priorities.
     #[inline]
     pub(super) fn knows_priorities(&self, trigger: &Trigger<K, V>) -> Result<(), Refused> {
         if trigger.priority != 0 && !self.line.has_priorities() {
@@ -890,7 +887,8 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, delay, None, None)
     }
 
-    /// Enters a trigger that the phase admits: the queue's setting applies where the trigger has none.
+    /// Enters a trigger that the phase admits, with the queue's settings for options that the trigger leaves
+    /// open.
     pub(super) fn enter_as_the_queue_says(
         &mut self,
         trigger: &mut Trigger<K, V>,
@@ -912,7 +910,7 @@ impl<K: Eq, V> Core<K, V> {
         Ok(accepted)
     }
 
-    /// [`room_for`](Self::room_for) the key of a trigger.
+    /// Like [`room_for`](Self::room_for), for the key of a trigger.
     pub(super) fn room_for_trigger(
         &self,
         trigger: &Trigger<K, V>,
@@ -924,15 +922,15 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// [`add`](Self::add) of a trigger that says itself what it does in a back-off.
+    /// Like [`add`](Self::add), with the trigger's own back-off policy.
     ///
     /// # Errors
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// # Panics
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Limit, Policy, Trigger};
@@ -961,12 +959,12 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, delay, Some(in_backoff), None)
     }
 
-    /// Enters a trigger that is admitted, and says nothing about a back-off.
+    /// Enters an admitted trigger without a back-off policy of its own.
     fn enter_in_full(&mut self, trigger: &mut Trigger<K, V>, hash: u32, delay: Delay<'_>) -> Accepted {
         self.enter(trigger, hash, delay, InBackoff::Run)
     }
 
-    /// Enters a trigger that is admitted.
+    /// Enters an admitted trigger.
     #[inline(never)]
     fn enter_saying(
         &mut self,
@@ -1008,7 +1006,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// The slot of a key, which is entered if it is not known.
+    /// The slot of a key, which is entered if it is unknown.
     #[inline(always)]
     fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
         let Self { table, arena, line, .. } = self;
@@ -1018,7 +1016,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// The slot of a key, which becomes known if it is not; and whether it was new.
+    /// The slot of a key, which becomes known if it is unknown, and whether it was new.
     pub(super) fn find_or_know(&mut self, key: &mut Option<K>, hash: u32) -> (u32, bool) {
         match self.find_or_enter(key, hash, Unready) {
             Found::Known(slot) => (slot, false),
@@ -1035,7 +1033,7 @@ impl<K: Eq, V> Core<K, V> {
         table.find_or_enter_further(&mut Entering { arena, line, key, hash, enters }, hash)
     }
 
-    /// A key was entered as ready.
+    /// Records that a key was entered as ready.
     #[inline(always)]
     fn entered_ready(&mut self, slot: u32) {
         self.ready += 1;
@@ -1045,12 +1043,12 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// An immediate trigger from outside for a key that is known already: `None` if it is
-    /// not, or if triggers say more than this call can, and then nothing has changed.
+    /// Adds an immediate trigger from outside for a known key. `None` if it is unknown, or if the queue's
+    /// triggers need more than this call can do; then nothing has changed.
     ///
     /// # Errors
     ///
-    /// [`Refused`] if the queue takes no more triggers.
+    /// [`Refused`] if the queue accepts no more triggers.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
@@ -1077,8 +1075,8 @@ impl<K: Eq, V> Core<K, V> {
         Ok(Some(Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }))
     }
 
-    /// Whether the trigger is taken, and what of its delay is left to decide;
-    /// `None` if a shutdown dropped it while its limiter was asked.
+    /// Whether the trigger is accepted, and the part of its delay still to decide; `None` if a shutdown
+    /// dropped it while its limiter was asked.
     #[inline]
     fn admit<'a>(&mut self, delay: Delay<'a>) -> Result<Option<Delay<'a>>, Refused> {
         if let Delay::Asked(after, policy, asking) = delay {
@@ -1087,13 +1085,13 @@ impl<K: Eq, V> Core<K, V> {
         self.admits_outside().map(|()| Some(delay))
     }
 
-    /// The delay of a trigger that was admitted before its limiter was asked: a
-    /// drain that runs waiting keys now may have begun meanwhile.
+    /// The delay of a trigger that was admitted before its limiter was asked. A drain that runs waiting keys
+    /// now may have begun meanwhile.
     fn answered(&self, after: Duration, policy: Policy, asking: Asking) -> Delay<'static> {
         if self.phase == Phase::ShutDown { Delay::Now } else { Delay::Asked(after, policy, asking) }
     }
 
-    /// The trigger itself.
+    /// Applies the trigger.
     #[inline(always)]
     pub(super) fn trigger(
         &mut self,
@@ -1135,9 +1133,9 @@ impl<K: Eq, V> Core<K, V> {
         self.trigger_as(slot, value, delay, priority, new, in_backoff)
     }
 
-    /// Written once and compiled twice: most of it falls away where `in_backoff` is known to be
-    /// [`Run`](InBackoff::Run). Users' code (merge, their order) runs before anything changes,
-    /// so that its panic leaves the key as it was.
+    /// Applies the trigger. Written once and compiled twice: most of it disappears if `in_backoff` is known
+    /// to be [`Run`](InBackoff::Run). User code (merge, a user's order) runs before anything changes, so that
+    /// its panic leaves the key unchanged.
     #[inline(always)]
     fn trigger_as(
         &mut self,
@@ -1256,7 +1254,7 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// The trigger changed nothing.
+    /// Counts a trigger that changed nothing.
     #[inline]
     pub(super) fn coalesced(&mut self) -> Added {
         self.counts.coalesced += 1;

@@ -1,12 +1,13 @@
 //! Keys that a drain leaves unfinished (rule Q11): their retry was refused, or their timer was dropped.
 //!
-//! The list exists from the first drain on. Its keys stay in their slots, with their payloads and failures, until they are
-//! taken: so a key need not be cloned, and the list is never longer than the number of known keys. A key may be in the list
-//! and ready or held as well, where a timer was dropped beside the run that is still to come.
+//! The list exists from the first drain on. Its keys stay in their slots, with their payloads and failures,
+//! until they are taken. So a key need not be cloned, and the list is never longer than the number of known
+//! keys. A key in the list may also be ready or held, if a timer was dropped beside a run that is still to
+//! come.
 //!
-//! A refused retry is noted while its run goes on (`refusals`), with or without a list. What the run ends with decides: a
-//! key whose run is then done without another one to come is unfinished; one that has succeeded all the same, or was given
-//! up, is not.
+//! A refused retry is recorded while its run goes on (`refusals`), with or without a list. The end of the run
+//! decides: a key whose run is then done without another one to come is unfinished; one that has succeeded
+//! all the same, or was given up, is not.
 
 use super::run::{How, RetryDelay};
 use super::shutdown::BATCH;
@@ -19,7 +20,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use core::time::Duration;
 
-/// Why a key is unfinished.
+/// The reason why a key is unfinished.
 ///
 /// ```
 /// # use requeue_core::UnfinishedReason;
@@ -30,7 +31,7 @@ use core::time::Duration;
 pub enum UnfinishedReason {
     /// Its run failed, and the retry was refused.
     RetryRefused,
-    /// Its timer was dropped, or a run asked for another one later and was refused.
+    /// Its timer was dropped, or a run asked for a later one and was refused.
     TimerDropped,
 }
 
@@ -43,7 +44,7 @@ impl fmt::Display for UnfinishedReason {
     }
 }
 
-/// A key that a drain left unfinished, and what was known of it.
+/// A key that a drain left unfinished, with its state.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, UnfinishedReason, WaitingKeys};
@@ -66,19 +67,19 @@ pub struct UnfinishedKey<K, V = ()> {
     pub key: K,
     /// The merged payload that its next run would have got.
     pub value: Option<V>,
-    /// How often it was put back through the limiter since it was last forgotten.
+    /// Number of requeues through the limiter since it was last forgotten.
     pub failures: u32,
-    /// Which attempt its next run would have been.
+    /// The attempt of its next run.
     pub attempt: u32,
-    /// When it would have been due. `None` where only the limiter could say: a refused retry does not ask it.
+    /// When it would have been due. `None` if only the limiter could say: a refused retry does not ask it.
     pub due: Option<Instant>,
     /// The priority of its next run.
     pub priority: i16,
-    /// Why it is unfinished.
+    /// The reason.
     pub reason: UnfinishedReason,
 }
 
-/// A retry that was refused, of a run that goes on.
+/// A refused retry of a current run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
     due: Option<Instant>,
@@ -86,7 +87,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Whether the run failed: it did not if it asked for a later run without a failure.
+    /// Whether the run failed: not if it asked for a later run without a failure.
     pub(super) fn is_failure(&self) -> bool {
         self.reason == UnfinishedReason::RetryRefused
     }
@@ -117,39 +118,40 @@ pub(super) struct Ledger {
     entries: BTreeMap<u64, Entry>,
     /// The numbers by slot.
     numbers: BTreeMap<u32, u64>,
-    /// The number of the next entry: so many there have been.
+    /// The number of the next entry: the total so far.
     next: u64,
-    /// Numbers of entries that nobody was told of.
+    /// Numbers of entries that were not reported.
     untold: VecDeque<u64>,
-    /// Triggers that were dropped while their limiters are being asked: they come into the list when those have answered.
+    /// Triggers that were dropped while their limiters are being asked: they enter the list when those have
+    /// answered.
     coming: usize,
-    /// The keys of the list were told to somebody: the answer of a drain was made.
+    /// The list was reported: the answer of a drain was made.
     answered: bool,
-    /// The next slot that a drain looks at which keeps the timers of failed keys.
+    /// The next slot to be examined by a drain that keeps the timers of failed keys.
     scanned: u32,
-    /// The windows that it found, by their ends.
+    /// The windows found by it, ordered by their ends.
     windows: BTreeMap<(Instant, u32), u32>,
 }
 
-/// How many slots one lock hold looks at, at most.
+/// Maximum number of slots that one lock hold examines.
 const EXAMINED: usize = 1_024;
 
 impl<K, V> Core<K, V> {
-    /// From now on unfinished keys are listed.
+    /// Starts the list of unfinished keys.
     pub(super) fn open_ledger(&mut self) {
         let ledger = self.ledger.get_or_insert_with(Box::default);
         ledger.scanned = 0;
         ledger.windows.clear();
     }
 
-    /// Triggers whose limiters are being asked are dropped.
+    /// Drops triggers whose limiters are being asked.
     pub(super) fn askings_are_dropped(&mut self, askings: usize) {
         if let Some(ledger) = &mut self.ledger {
             ledger.coming += askings;
         }
     }
 
-    /// The limiter of a trigger that was dropped meanwhile has answered, or panicked.
+    /// Handles a trigger that was dropped, after its limiter has answered or panicked.
     #[cold]
     pub(super) fn has_come_late(&mut self) {
         if let Some(ledger) = &mut self.ledger {
@@ -157,7 +159,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// How many keys are in the list.
+    /// Number of keys in the list.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -180,8 +182,8 @@ impl<K, V> Core<K, V> {
             || self.outlived.as_ref().is_some_and(|outlived| outlived.contains_key(&slot))
     }
 
-    /// A store outlives the queue: [`known_of`](Self::known_of) goes on to tell of what a shutdown drops of keys that are
-    /// ready or held, because the end of their run replaces what the store has of them.
+    /// Declares that a store outlives the queue: [`known_of`](Self::known_of) then still reports what a
+    /// shutdown drops of ready or held keys, because the end of their run replaces the store's state of them.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, Trigger};
@@ -204,7 +206,7 @@ impl<K, V> Core<K, V> {
         self.outlived.get_or_insert_with(BTreeMap::new);
     }
 
-    /// A store is told of this run whenever it is told of its key.
+    /// Records this run, so that the store is told of it whenever it is told of its key.
     fn outlive(&mut self, slot: u32, due: Option<Instant>, priority: i16) {
         let Some(outlived) = &mut self.outlived else { return };
         outlived.insert(slot, Outlived { due, priority });
@@ -227,7 +229,7 @@ impl<K, V> Core<K, V> {
         Some(state)
     }
 
-    /// A key is unfinished.
+    /// Adds an unfinished key to the list.
     fn list(&mut self, mut entry: Entry) {
         let slot = entry.slot;
         let Some(ledger) = &mut self.ledger else { return };
@@ -247,12 +249,12 @@ impl<K, V> Core<K, V> {
         self.note(slot);
     }
 
-    /// The attempt that the next run of a key is, if this one was not the last.
+    /// The attempt of the key's next run, if this one was not the last.
     fn next_attempt(&self, slot: u32) -> u32 {
         self.records.get(slot).map_or(0, |record| record.retries).saturating_add(1)
     }
 
-    /// A shutdown drops the timer of this slot. If a drain has begun the key is in the list from now on.
+    /// Drops the timer of this slot, for a shutdown. If a drain has begun the key enters the list.
     pub(super) fn drop_timer(&mut self, slot: u32) {
         let flags = self.arena.flags(slot);
         if self.outlived.is_some() && flags & (READY | HELD) != 0 {
@@ -273,7 +275,7 @@ impl<K, V> Core<K, V> {
         self.let_go(slot);
     }
 
-    /// A run asked for another one, and was refused.
+    /// Records that a run asked for another one, and was refused.
     #[cold]
     pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>) {
         let (after, reason) = match how {
@@ -291,8 +293,8 @@ impl<K, V> Core<K, V> {
         after.filter(|after| !after.is_zero()).map(|after| self.now + after)
     }
 
-    /// The retry of this run, which [`ask`](Self::ask) has just refused, was to come after this delay whatever the limiter
-    /// says.
+    /// Records that the retry of this run, which [`ask`](Self::ask) has just refused, was to come after this
+    /// delay whatever the limiter says.
     #[doc(hidden)]
     pub fn refused_to_come_after(&mut self, run: &super::RunRef<K>, delay: Duration) {
         let due = self.due_after(Some(delay));
@@ -321,7 +323,7 @@ impl<K, V> Core<K, V> {
         self.refusals.contains_key(&run.slot()) && !self.is_inert(run)
     }
 
-    /// Whether [`was_refused`](Self::was_refused) is so of any run.
+    /// Whether [`was_refused`](Self::was_refused) holds for any run.
     #[doc(hidden)]
     #[inline]
     #[must_use]
@@ -329,14 +331,15 @@ impl<K, V> Core<K, V> {
         !self.refusals.is_empty()
     }
 
-    /// A run ends, of which a refusal was noted: takes the note. `None` if the key is not unfinished for that.
+    /// Takes the recorded refusal of a run that ends. `None` if the key is not unfinished because of it.
     pub(super) fn refused_before(&mut self, slot: u32, how: &How<'_>) -> Option<Refusal> {
         let refusal = self.refusals.remove(&slot)?;
         let runs_again = self.arena.flags(slot) & DIRTY != 0;
         (matches!(how, How::Done) && !runs_again).then_some(refusal)
     }
 
-    /// The run that is on is about to end, what it asked for was refused, and no run is to come.
+    /// Lists the key of a current run that is about to end, whose request was refused and which has no run to
+    /// come.
     pub(super) fn list_refused(&mut self, slot: u32, Refusal { due, reason }: Refusal) {
         let attempt = match reason {
             UnfinishedReason::RetryRefused => self.next_attempt(slot).saturating_add(1),
@@ -345,14 +348,14 @@ impl<K, V> Core<K, V> {
         self.list(Entry { slot, due, attempt, priority: self.line.run_priority(slot), reason });
     }
 
-    /// A run has failed, and a shutdown has dropped its retry while the limiter was asked.
+    /// Lists the key of a failed run whose retry a shutdown has dropped while the limiter was asked.
     pub(super) fn list_dropped_retry(&mut self, slot: u32, priority: i16) {
         let (attempt, reason) = (self.next_attempt(slot), UnfinishedReason::RetryRefused);
         self.outlive(slot, None, priority);
         self.list(Entry { slot, due: None, attempt, priority, reason });
     }
 
-    /// The key of this slot is in the list no more; whether it was.
+    /// Removes the key of this slot from the list. Returns whether it was there.
     pub(super) fn unlist(&mut self, slot: u32) -> bool {
         let outlived = self.outlived.as_mut().and_then(|outlived| outlived.remove(&slot)).is_some();
         let Some(ledger) = &mut self.ledger else { return outlived };
@@ -360,8 +363,8 @@ impl<K, V> Core<K, V> {
         number.and_then(|number| ledger.entries.remove(&number)).is_some() || outlived
     }
 
-    /// Some of what a drain does that keeps the timers of failed keys: drops the others, and closes windows in the
-    /// order in which they would have ended. True if there is more.
+    /// Does a part of a drain that keeps the timers of failed keys: drops the others, and closes windows in
+    /// the order in which they would have ended. True if there is more.
     pub(super) fn keep_retries_only(&mut self) -> bool {
         let (mut slots, mut changes) = (EXAMINED, BATCH);
         while slots > 0 && changes > 0 {
@@ -404,8 +407,8 @@ impl<K, V> Core<K, V> {
         true
     }
 
-    /// Lends the keys of the list of which nobody was told to `each`, `most` or as many as there are; returns how many.
-    /// A run that ends after the answer of a drain is `late`: before that nothing is lent to it.
+    /// Lends the unreported keys of the list to `each`, at most `most`. Returns how many. A run that ends
+    /// after the answer of a drain is `late`: before that nothing is lent to it.
     ///
     /// Each loan must be [given back](Self::take_back).
     #[doc(hidden)]
@@ -432,8 +435,8 @@ impl<K, V> Core<K, V> {
         lent
     }
 
-    /// Takes keys out of the list, at most `most`, from this number on. Returns the number to go on from, `None` after
-    /// the last. A key that is ready or held, or that somebody has borrowed, stays in the list.
+    /// Takes keys out of the list, at most `most`, from this number on. Returns the number to continue from,
+    /// `None` after the last. A key that is ready, held or lent stays in the list.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
@@ -471,7 +474,8 @@ impl<K, V> Core<K, V> {
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// A trigger was dropped while its limiter was asked. If a drain dropped it, its key is in the list from now on.
+    /// Handles a trigger that was dropped while its limiter was asked. If a drain dropped it, its key enters
+    /// the list.
     #[cold]
     #[inline(never)]
     pub(super) fn enter_dropped(

@@ -1,14 +1,12 @@
 //! Debounce (rule B4): a trigger opens a window, others push its end back, and at its end the
 //! key becomes ready.
 //!
-//! A window is open while the slot has `WINDOW`. It owes a run, or, after a leading edge to
-//! which no other trigger has come yet, it does not. One that owes a run is never open while the key
-//! is ready, or dirty without respecting a back-off. What makes the key so also serves the window's
-//! triggers, and closes it.
+//! A window is open while the slot has `WINDOW`. It owes a run, unless its leading edge has run and no other
+//! trigger has come yet. A window that owes a run is never open while the key is ready, or dirty without
+//! respecting a back-off: what makes the key so also serves the window's triggers, and closes it.
 //!
-//! A slot has one entry among the timers, and that is the earlier of the window's end and the
-//! key's own timer. Beside an open window the own one stands here, with its place among equals,
-//! and neither moves the other.
+//! A slot has one entry among the timers: the earlier of the window's end and the key's own timer. While a
+//! window is open the own timer is kept here, with its place among equals, and neither moves the other.
 
 use super::backoff::InBackoff;
 use super::trigger::{Accepted, Added, Refused, Trigger, latest};
@@ -36,8 +34,8 @@ pub struct Debounce {
 }
 
 impl Debounce {
-    /// The key runs when no trigger has come for `quiet`, at the latest 10 times as long after
-    /// the first one. Zero is no debounce: the key runs at once.
+    /// A debounce with this quiet time: the key runs when no trigger has come for `quiet`, at the latest 10
+    /// times as long after the first one. Zero is no debounce: the key runs at once.
     ///
     /// ```
     /// # use requeue_core::Debounce;
@@ -48,8 +46,8 @@ impl Debounce {
         Self { quiet, max: quiet.saturating_mul(10), leading: false }
     }
 
-    /// The key runs at the latest so long after the first trigger of the window, however many
-    /// come. One that is shorter than `quiet` ends each window after `max`; zero is no debounce.
+    /// Sets the maximum time from the first trigger of the window to the run, however many come. A maximum
+    /// shorter than `quiet` ends each window after `max`; zero is no debounce.
     ///
     /// ```
     /// # use requeue_core::Debounce;
@@ -61,8 +59,8 @@ impl Debounce {
         Self { max, ..self }
     }
 
-    /// The first trigger runs at once, and opens a window: those that come in it give one more
-    /// run, at its end.
+    /// Lets the first trigger run at once and open a window: those that come in it give one more run, at its
+    /// end.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Debounce, Trigger};
@@ -76,7 +74,7 @@ impl Debounce {
         Self { leading: true, ..self }
     }
 
-    /// How long no trigger may come.
+    /// The quiet time.
     ///
     /// ```
     /// # use requeue_core::Debounce;
@@ -88,7 +86,7 @@ impl Debounce {
         self.quiet
     }
 
-    /// How long a window is open at the most.
+    /// Maximum time that a window is open.
     ///
     /// ```
     /// # use requeue_core::Debounce;
@@ -131,14 +129,14 @@ enum Tally {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     open: bool,
-    /// Its first trigger came then.
+    /// When its first trigger came.
     began: Instant,
     ends: Place,
-    /// Its end makes the key ready.
+    /// It owes a run: its end makes the key ready.
     owes: bool,
-    /// It was opened during the run that is on, and all its triggers respect a back-off.
+    /// It was opened during the current run, and all its triggers respect a back-off.
     respects: bool,
-    /// The highest of its triggers.
+    /// The highest priority of its triggers.
     priority: i16,
     /// The key's own timer.
     own: Option<Place>,
@@ -146,7 +144,7 @@ struct Window {
 }
 
 impl Window {
-    /// Whether it is open and the key has no timer of its own; and whether it owes no run either.
+    /// Whether it is open and the key has no timer of its own; and whether it also owes no run.
     fn stands_alone(&self) -> (bool, bool) {
         let alone = self.open && self.own.is_none();
         (alone, alone && !self.owes)
@@ -158,11 +156,11 @@ impl Window {
 pub(super) struct Windows {
     windows: Column<Window>,
     open: usize,
-    /// Open ones of keys that have no timer of their own.
+    /// Number of open windows of keys without a timer of their own.
     alone: usize,
-    /// Open ones that owe no run, of keys that have no timer of their own.
+    /// Number of open windows that owe no run, of keys without a timer of their own.
     idle: usize,
-    /// What closing all of them would add.
+    /// Numbers that closing all of them would add.
     ready: usize,
     dirty: usize,
     /// When they were shut, by the deadline of a drain that has passed.
@@ -174,17 +172,17 @@ impl Windows {
         Self { windows: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
     }
 
-    /// How many are open of keys without a timer of their own.
+    /// Number of open windows of keys without a timer of their own.
     pub(super) fn alone(&self) -> usize {
         self.alone
     }
 
-    /// How many hold nothing up: they owe no run, and their keys have no timer.
+    /// Number of windows that hold nothing up: they owe no run, and their keys have no timer.
     pub(super) fn idle(&self) -> usize {
         self.idle
     }
 
-    /// The deadline of a drain has passed, which shuts them.
+    /// Shuts the windows, because the deadline of a drain has passed.
     pub(super) fn shut_at(&mut self, deadline: Instant) {
         self.shut = Some(deadline);
     }
@@ -193,7 +191,7 @@ impl Windows {
         self.open > 0
     }
 
-    /// How many keys become ready, and how many dirty, if all are closed.
+    /// Numbers of keys that become ready, and dirty, if all are closed.
     pub(super) fn owed(&self) -> (usize, usize) {
         (self.ready, self.dirty)
     }
@@ -207,7 +205,7 @@ impl Windows {
         self.windows.get(slot).copied().unwrap_or_default()
     }
 
-    /// Changes a slot's open window, whose key has these flags.
+    /// Changes a slot's open window. `flags` are its key's.
     fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
         let window = self.windows.entry(slot);
         let (was_alone, was_idle) = window.stands_alone();
@@ -240,15 +238,15 @@ impl Windows {
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// A trigger from outside for now that is debounced, whatever the queue does.
+    /// Adds an immediate trigger from outside with a debounce of its own.
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// # Panics
     ///
-    /// As `add`.
+    /// Like `add`.
     ///
     /// ```
     /// # use requeue_core::{Added, Config, Core, Debounce, Instant, Trigger};
@@ -273,7 +271,7 @@ impl<K: Eq, V> Core<K, V> {
         self.enter_as_the_queue_says(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
     }
 
-    /// Enters a trigger that was admitted and is debounced.
+    /// Enters an admitted trigger with a debounce.
     #[inline(never)]
     pub(super) fn enter_debounced(
         &mut self,
@@ -366,14 +364,14 @@ impl<K, V> Core<K, V> {
         !owed
     }
 
-    /// The earlier of a window's end and the key's own timer stands among the timers.
+    /// Updates the slot's timer to the earlier of its window's end and the key's own timer.
     fn retime(&mut self, slot: u32) {
         let Window { ends, own, .. } = self.open.of(slot);
         let first = own.filter(|own| self.timers.is_before(*own, ends)).unwrap_or(ends);
         self.timers.set_place(slot, first, self.now);
     }
 
-    /// Closes a slot's window, and returns what it was.
+    /// Closes a slot's window, and returns its state.
     fn close_window(&mut self, slot: u32) -> Window {
         let flags = self.arena.flags(slot);
         let window = self.open.of(slot);
@@ -387,7 +385,7 @@ impl<K, V> Core<K, V> {
         window
     }
 
-    /// The last timer of the key goes.
+    /// Handles the removal of the key's last timer.
     fn timer_gone(&mut self, slot: u32) {
         self.timers.remove(slot);
         let flags = self.arena.flags(slot);
@@ -398,7 +396,7 @@ impl<K, V> Core<K, V> {
         self.watch_time();
     }
 
-    /// Takes a window away, if one is open.
+    /// Removes a window, if one is open.
     pub(super) fn clear_window(&mut self, slot: u32) {
         if self.arena.flags(slot) & WINDOW != 0 {
             self.close_window(slot);
@@ -414,7 +412,7 @@ impl<K, V> Core<K, V> {
         self.open.of(slot).own.map(|own| own.due)
     }
 
-    /// When a window ends that owes a run, or one that owes none; the key has these flags.
+    /// The end of an open window, if it owes a run as `owes` says; the key has these flags.
     pub(super) fn window_until(&self, slot: u32, flags: u32, owes: bool) -> Option<Instant> {
         let window = (flags & WINDOW != 0).then(|| self.open.of(slot));
         window.filter(|window| window.owes == owes).map(|window| window.ends.due)
@@ -428,7 +426,7 @@ impl<K, V> Core<K, V> {
         self.retime(slot);
     }
 
-    /// Takes away the own timer of a key with an open window.
+    /// Removes the own timer of a key with an open window.
     #[cold]
     pub(super) fn clear_beside_window(&mut self, slot: u32) -> bool {
         let flags = self.arena.flags(slot);
@@ -447,9 +445,9 @@ impl<K, V> Core<K, V> {
         had
     }
 
-    /// Something else makes the key ready, or dirty without respecting a back-off, with this priority. That
-    /// run also serves the triggers of a window that owes one, which closes. Returns the higher of this priority
-    /// and theirs.
+    /// Covers a window by another cause that makes the key ready, or dirty without respecting a back-off,
+    /// with this priority. That run also serves the triggers of a window that owes one, which closes. Returns
+    /// the higher of this priority and theirs.
     #[cold]
     pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
@@ -458,8 +456,8 @@ impl<K, V> Core<K, V> {
         self.close_window(slot).priority.max(priority)
     }
 
-    /// Something that respects a back-off makes the key dirty. That run also serves the triggers of a window
-    /// if all of them respect a back-off too.
+    /// Covers a window by a trigger that respects a back-off and makes the key dirty. That run also serves
+    /// the triggers of a window if all of them respect a back-off too.
     pub(super) fn cover_respecting(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).respects {
             return priority;
@@ -467,20 +465,20 @@ impl<K, V> Core<K, V> {
         self.cover(slot, priority)
     }
 
-    /// The key of an open window has become something else.
+    /// Updates the counts after the state of a key with an open window has changed.
     #[cold]
     pub(super) fn tally_window(&mut self, slot: u32, flags: u32) {
         self.open.change(slot, flags, |_| ());
     }
 
-    /// A run has failed and is about to end: a window joins the retry if its triggers respect the
-    /// back-off that begins, or if the retry is a fresh start. The priority of one that joins.
+    /// Joins a window to the retry of a failed run that is about to end, if its triggers respect the back-off
+    /// that begins, or if the retry is a fresh start. Returns the priority of a window that joins.
     pub(super) fn window_joins(&mut self, slot: u32, resets: bool) -> Option<i16> {
         let Window { owes, respects, .. } = self.open.of(slot);
         (owes && (respects || resets)).then(|| self.close_window(slot).priority)
     }
 
-    /// The run of a key with an open window is about to end.
+    /// Handles the end of the run of a key with an open window.
     #[cold]
     pub(super) fn window_at_end(&mut self, slot: u32, flags: u32) {
         if flags & DIRTY != 0 {
@@ -491,8 +489,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A window ends, or the own timer beside it fires. With `lets_go` a key that there is no
-    /// reason left to know is let go; else whoever calls has a use for it.
+    /// Ends a window, or fires the own timer beside it. With `lets_go` a key that there is no reason left to
+    /// know is removed; otherwise the caller uses it.
     #[cold]
     pub(super) fn fire_beside_window(&mut self, slot: u32, lets_go: bool) {
         let Window { ends, own, .. } = self.open.of(slot);
@@ -511,7 +509,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A window that owed a run has closed.
+    /// Handles the end of a window that owed a run.
     fn window_ends(&mut self, slot: u32, window: Window) {
         let (due, priority) = (window.ends.due, window.priority);
         self.tell_late(due);
@@ -528,7 +526,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Lets a key go, and its payload, if there is no reason left for them.
+    /// Removes a key and its payload, if there is no reason left for them.
     pub(super) fn let_go(&mut self, slot: u32) {
         let value = self.dead_value(slot);
         let key = self.release(slot);
@@ -537,7 +535,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// A shutdown drops the timers of a key with an open window, which closes.
+    /// Drops the timers of a key with an open window, which closes, for a shutdown.
     #[cold]
     pub(super) fn drop_beside_window(&mut self, slot: u32) {
         if self.own_due(slot).is_some() {
@@ -553,7 +551,7 @@ impl<K, V> Core<K, V> {
         (flags & WINDOW != 0).then(|| self.open.of(slot).ends)
     }
 
-    /// A shutdown closes a window.
+    /// Closes a window, for a shutdown.
     pub(super) fn shut_window(&mut self, slot: u32) {
         let window = self.close_window(slot);
         if window.owes {

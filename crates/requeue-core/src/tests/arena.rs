@@ -5,7 +5,7 @@ use crate::slots::Places;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// So many chunks that their bits stand in two words; under Miri, which is slow, in one.
+/// Number of chunks: enough that their bits fill two words; under Miri, which is slow, one.
 const CHUNKS: u32 = if cfg!(miri) { 8 } else { 70 };
 
 fn full() -> Arena<u32> {

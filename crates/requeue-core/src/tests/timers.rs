@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 const MS: u64 = 1_000_000;
 
-/// A sorted map that does the same, slowly.
+/// A sorted map with the timers' behaviour, for comparison.
 #[derive(Default)]
 struct Model {
     by_due: BTreeMap<(u64, u32), u32>,

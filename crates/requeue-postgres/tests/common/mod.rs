@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a server's database with the schema, and how they wait.
+//! Helpers of this crate's tests: a server's database with the schema, and waiting.
 
 #![allow(dead_code)] // no test uses all of it
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, GenericClient, NoTls};
 
-/// Whatever is waited for comes within this time, however slow the machine is, unless it never comes.
+/// A generous time limit: on the slowest machine only an event that never comes reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 /// A database of the server that all tests of a process share.
@@ -25,14 +25,14 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// A database with the schema. `None`, said on standard error, where PostgreSQL is not installed.
+    /// A database with the schema. `None`, after a line on standard error, if PostgreSQL is not installed.
     pub(crate) fn new() -> Option<Self> {
         let this = Self::bare()?;
         this.connect().migrate().wait().expect("a schema");
         Some(this)
     }
 
-    /// One without the schema.
+    /// A database without the schema.
     pub(crate) fn bare() -> Option<Self> {
         let cluster = Cluster::shared()?;
         let url = cluster.database();
@@ -45,7 +45,7 @@ impl Database {
         Postgres::connect(&self.url).wait().expect("it is up")
     }
 
-    /// What psql prints for this.
+    /// Output of psql for this statement.
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.cluster.sql(&self.name, sql)
     }
@@ -72,7 +72,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime().block_on(future)
 }
 
-/// Waits until it holds. Only what never comes reaches the limit.
+/// Waits until `holds` is true. Only an event that never comes reaches the limit.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -81,16 +81,16 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The server's looks for keys, which it notes: claims with how many keys there were, and the ticks of processes that sleep with how many
-/// queues had some.
+/// A record of the server's looks for keys: claims with their numbers of keys, and the ticks of sleeping
+/// processes with their numbers of queues that had some.
 ///
-/// A process that sleeps claims when it is notified, or when its tick, once a second, has said that there are keys. So somebody has woken
-/// it if it has claimed a key and no tick said so.
+/// A sleeping process claims when it is notified, or when its tick, once a second, has found keys. So it was
+/// woken if it has claimed a key and no tick found one.
 pub(crate) struct Looks<F>(F);
 
 impl<F: Fn(&str) -> String> Looks<F> {
-    /// They are noted from now on. No process may make its first look meanwhile: the server may make that session's plan with
-    /// the function as it was, and keep it for ever.
+    /// Starts the record. No process may make its first look meanwhile: the server may make that session's
+    /// plan with the earlier function, and keep it for ever.
     pub(crate) fn noted(sql: F) -> Self {
         sql("create table look(at timestamptz default clock_timestamp(), what text, found int);
              alter function requeue.claim(int, bigint, int, boolean) rename to claims;
@@ -118,7 +118,7 @@ impl<F: Fn(&str) -> String> Looks<F> {
         Self(sql)
     }
 
-    /// Waits until a process that sleeps has looked in vain: what happened before does not wake it any more.
+    /// Waits until a sleeping process has looked in vain: earlier events no longer wake it.
     pub(crate) fn has_slept(&self) {
         (self.0)("delete from look");
         until("a look that nobody has asked for", || {
@@ -126,7 +126,7 @@ impl<F: Fn(&str) -> String> Looks<F> {
         });
     }
 
-    /// Waits until a look that somebody has asked for finds a key. `adds` is called again and again, each time while the process
+    /// Waits until a requested look finds a key. `adds` is called repeatedly, each time while the process
     /// sleeps, with the number of the call; it adds a key and waits for its run.
     pub(crate) fn some_was_early(&self, mut adds: impl FnMut(u32)) {
         let mut n = 0;
@@ -142,7 +142,7 @@ impl<F: Fn(&str) -> String> Looks<F> {
     }
 }
 
-/// All leases are over, and somebody has noticed.
+/// Ends all leases, and waits until that is noticed.
 pub(crate) fn leases_end(db: &Database) {
     db.sql("update requeue.owner set lease_until = '-infinity'");
     // an owner whose row is locked by a call of its own is left out
@@ -160,8 +160,9 @@ pub(crate) fn add(q: &Queue<String>, key: &str) -> Added {
     q.add(key.to_owned()).wait().expect("it is up")
 }
 
-/// Ends these runs well, and claims up to nine keys, as owner 1 of queue 1; what the server says, a line each: `0` for an end that
-/// was accepted, `0 locked` for one that is to be told again, `1 k` for a key, `3` where triggers are to be folded in.
+/// Ends these runs as succeeded, and claims up to nine keys, as owner 1 of queue 1. Returns the server's
+/// answer, line by line: `0` for an accepted end, `0 locked` for one to be sent again, `1 k` for a key, `3`
+/// if triggers must be folded in.
 pub(crate) async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -> Vec<String> {
     let (keys, fences): (Vec<&[u8]>, Vec<i64>) =
         ends.iter().map(|(key, fence)| (key.as_bytes(), *fence)).unzip();
@@ -173,12 +174,12 @@ pub(crate) async fn next_of(client: &impl GenericClient, ends: &[(&str, i64)]) -
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Until a session waits for a lock. The task goes on to drive what is beside it.
+/// Waits until a session waits for a lock, while other futures of the task go on.
 pub(crate) async fn somebody_waits(db: &Database) {
     waiting(db, "1").await;
 }
 
-/// Until none does any more.
+/// Waits until no session waits for a lock.
 pub(crate) async fn nobody_waits(db: &Database) {
     waiting(db, "0").await;
 }
@@ -193,7 +194,7 @@ async fn waiting(db: &Database, sessions: &str) {
     tokio::time::timeout(LONG, waits).await.expect("so many sessions that wait for a lock");
 }
 
-/// Keys that are held with the fences 1, 2 and so on by owner 1, in the order in which they came.
+/// Makes owner 1 hold these keys with the fences 1, 2 and so on.
 pub(crate) fn are_held(db: &Database, keys: &[&str]) {
     let q = open(&db.connect());
     for key in keys {

@@ -1,4 +1,4 @@
-//! What triggers keys while things break.
+//! The load of triggers while faults happen.
 
 use crate::{Counts, LEASE, NEVER, client, dropped, random};
 use requeue::{Add, BoxError};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio_postgres::{Client, Transaction};
 
-/// Who adds. Everybody has rows of the world of their own, so that nobody waits there for anybody.
+/// An adder. Each has rows of its own in the world, so that adders do not wait for each other there.
 pub(crate) struct Adder {
     pub(crate) who: i32,
-    /// Through the proxy.
+    /// Connection string through the proxy.
     pub(crate) connect: String,
-    /// Not through the proxy.
+    /// Connection string without the proxy.
     pub(crate) direct: String,
     pub(crate) keys: u64,
     pub(crate) ends: Arc<AtomicBool>,
@@ -21,7 +21,7 @@ pub(crate) struct Adder {
     pub(crate) seed: AtomicU64,
 }
 
-/// What PostgreSQL calls two transactions that wait for each other.
+/// PostgreSQL's code for two transactions that wait for each other.
 const DEADLOCK: &str = "40P01";
 const BUMP: &str = "update world set v = v + 1 where key = $1 and who = $2";
 
@@ -34,7 +34,7 @@ impl Adder {
         self.ends.load(Relaxed)
     }
 
-    /// One handle, whatever becomes of its connections.
+    /// Opens one handle, for use whatever happens to its connections.
     async fn queue(&self) -> Queue<String> {
         loop {
             if let Ok(pg) = Postgres::connect(&self.connect).await {
@@ -46,7 +46,7 @@ impl Adder {
         }
     }
 
-    /// Triggers keys, a third of them in transactions of the user's, until it is told to end.
+    /// Triggers keys, a third of them in users' transactions, until it is told to end.
     pub(crate) async fn adds(self) -> u64 {
         let (q, mut added) = (self.queue().await, 0);
         while !self.ends() {
@@ -93,8 +93,8 @@ impl Adder {
         Ok(q.add_in(tx, key.to_owned(), Add::now()).await?)
     }
 
-    /// Triggers the same few keys as others do, in transactions that are long, some of them longer than a lease, and a third
-    /// of which is rolled back: those trigger one more key, which never runs.
+    /// Triggers a few keys that others trigger too, in long transactions. Some are longer than a lease, and a
+    /// third is rolled back: those trigger one more key, which never runs.
     pub(crate) async fn transacts(self, is_reverse: bool) -> u64 {
         let (q, mut added) = (self.queue().await, 0);
         let mut db = None;

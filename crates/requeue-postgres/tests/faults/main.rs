@@ -1,14 +1,15 @@
-//! A queue on PostgreSQL while things break: processes that are killed at each step or stopped for longer than their lease,
-//! connections that are cut before a request, in the middle of it, between request and reply, or that lead nowhere, sessions
-//! that are ended, futures that are dropped at any poll, transactions that trigger the same keys in opposite order, are held
-//! for longer than a lease or rolled back; a server that crashes, one that fails over to its synchronous replica, one whose
-//! disk is full, and one whose clock is an hour off.
+//! A queue on PostgreSQL under faults: processes that are killed at each step or stopped for longer than
+//! their lease; connections that are cut before a request, in the middle of it, between request and reply, or
+//! that lead nowhere; sessions that are ended; futures that are dropped at any poll; transactions that
+//! trigger the same keys in opposite order, are held for longer than a lease or rolled back; a server that
+//! crashes, one that fails over to its synchronous replica, one whose disk is full, and one whose clock is an
+//! hour off.
 //!
-//! Each trigger is a number of its key that is one higher than the last. At rest the last thing that was written for each key
-//! has its last number: nothing was lost. What is written in a run's transaction has fences that only grow: nothing was a
-//! zombie's, and nobody had a key beside somebody else.
+//! Each trigger is a number of its key that is one higher than the last. At rest the last write for each key
+//! has its last number: nothing was lost. Writes in runs' transactions have fences that only grow: nothing
+//! was a zombie's, and no two processes had a key at once.
 //!
-//! `verify/faults.sh` has a hundred thousand faults, and `verify/soak.sh` an hour of them.
+//! `verify/faults.sh` runs a hundred thousand faults, and `verify/soak.sh` an hour of them.
 
 #[allow(missing_docs, dead_code, unreachable_pub)]
 #[path = "../../../../verify/src/cluster.rs"]
@@ -33,13 +34,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio_postgres::{Client, NoTls};
 
 const LEASE: Duration = Duration::from_secs(1);
-/// Whatever is waited for comes within this time, however slow the machine is, unless it never comes.
+/// A generous time limit: on the slowest machine only an event that never comes reaches it.
 const LONG: Duration = Duration::from_secs(300);
 const HOUR: i64 = 3600;
 /// The key of transactions that are rolled back.
 const NEVER: &str = "never";
 
-/// What breaks in each trial, whatever else does.
+/// Faults that happen in each trial.
 const ALWAYS: [&str; 20] = [
     "process killed at step 1 of a run",
     "process killed at step 2 of a run",
@@ -63,7 +64,7 @@ const ALWAYS: [&str; 20] = [
     "transaction in opposite order rolled back",
 ];
 
-/// How often each thing broke.
+/// Number of each fault.
 #[derive(Clone, Default)]
 struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -85,7 +86,7 @@ impl Counts {
     }
 }
 
-/// The next of numbers that look random.
+/// A pseudo-random generator.
 fn random(state: &AtomicU64) -> u64 {
     let mut z = state.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,8 +102,8 @@ async fn client(connect: &str) -> Result<Client, BoxError> {
     Ok(client)
 }
 
-/// The future's answer; nothing if it was dropped without one: before its first poll, after one or more, or when it would have
-/// been polled again.
+/// Result of a future; `None` if it was dropped without one: before its first poll, after one or more, or
+/// when it would have been polled again.
 async fn dropped<T>(seed: &AtomicU64, future: impl Future<Output = T>) -> Option<T> {
     let (mut polls, at_once) = (random(seed) % 4, random(seed) % 2 == 0);
     let mut future = std::pin::pin!(future);
@@ -120,13 +121,13 @@ async fn dropped<T>(seed: &AtomicU64, future: impl Future<Output = T>) -> Option
     .await
 }
 
-/// A number of the environment's.
+/// A number from the environment.
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |it| it.parse().unwrap_or_else(|_| panic!("{name}={it}: not a number")))
 }
 
-/// What goes on while things break: processes, half of which die now and then, tasks that add, and a proxy.
+/// The load while faults happen: processes, half of which die now and then, tasks that add, and a proxy.
 struct Trial<'a> {
     cluster: &'a Cluster,
     name: String,
@@ -141,12 +142,12 @@ struct Trial<'a> {
     clock: (i64, usize),
 }
 
-/// Breaks something that concerns everybody, mends it, and says what it was.
+/// A global fault: causes it, repairs it, and returns its name.
 type Fault = fn(&mut Trial<'_>) -> &'static str;
 
 impl<'a> Trial<'a> {
-    /// `$REQUEUE_FAULTS_LOAD` is how many times as many processes and keys there are, and how many times as much breaks in a
-    /// second.
+    /// Starts a trial. `$REQUEUE_FAULTS_LOAD` multiplies the numbers of processes and keys, and the faults
+    /// per second.
     fn begin(cluster: &'a Cluster) -> Self {
         let load = number("REQUEUE_FAULTS_LOAD", 1);
         let url = cluster.database();
@@ -221,8 +222,8 @@ impl<'a> Trial<'a> {
         self.cluster.sql(&self.name, sql)
     }
 
-    /// Breaks things: those that concern everybody one after another, and meanwhile processes; until there were that many
-    /// faults, each of them was there, and the time is over.
+    /// Causes faults: global ones one after another, and meanwhile those of processes; until there were that
+    /// many, each at least once, and the time is over.
     fn suffers(&mut self, faults: &[Fault], least: u64, time: Duration) {
         let (begun, pause) = (Instant::now(), Duration::from_secs(3));
         let mut broken = Vec::new();
@@ -249,7 +250,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Starts the processes that are dead, and lets go on those that were stopped for long enough.
+    /// Restarts dead processes, and continues those that were stopped for long enough.
     fn revives_processes(&mut self) {
         for n in 0..self.processes.len() {
             let process = &mut self.processes[n];
@@ -262,7 +263,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Some 20 ms of processes' lives.
+    /// Causes faults of processes for about 20 ms.
     fn hurts_processes(&mut self) {
         self.revives_processes();
         let mut may_stop = self.processes.len() / 4;
@@ -279,7 +280,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Nothing breaks any more: at rest nothing is lost, and nothing was a zombie's.
+    /// Ends all faults, and checks at rest that nothing was lost or a zombie's.
     fn rests(mut self) {
         self.ends.store(true, Relaxed);
         self.proxy.cuts.store(0, Relaxed);
@@ -332,7 +333,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Ends sessions, whose ever they are, and copies the tables, as where a snapshot is held.
+/// Ends any sessions, and copies the tables, as if a snapshot were held.
 async fn ends_sessions(connect: String, load: u64, ends: Arc<AtomicBool>, counts: Counts) {
     let end = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
                and backend_type = 'client backend' and application_name <> 'psql' and pid <> pg_backend_pid()
@@ -373,7 +374,7 @@ fn the_server_fails_over(trial: &mut Trial<'_>) -> &'static str {
     "server failed over"
 }
 
-/// The server's disk is full, for longer than a lease.
+/// Fills the server's disk, for longer than a lease.
 fn the_disk_is_full(trial: &mut Trial<'_>) -> &'static str {
     let fills = trial.cluster.folder().join("fills");
     let mut file = std::fs::File::create(&fills).expect("a file");
@@ -392,10 +393,11 @@ fn the_disk_is_full(trial: &mut Trial<'_>) -> &'static str {
     "disk full"
 }
 
-/// The server's clock is an hour further than it was, or an hour back, for longer than a lease.
+/// Steps the server's clock an hour ahead, or an hour back, for longer than a lease.
 ///
-/// PostgreSQL's own limits for waits that are on when the clock is set back (`lock_timeout`, `deadlock_timeout`) come an hour late:
-/// it looks at the clock again before it believes its timer. So those sessions are ended, as who runs the server would have to.
+/// PostgreSQL's own limits of current waits (`lock_timeout`, `deadlock_timeout`) come an hour late if the
+/// clock is set back: it checks the clock again before it believes its timer. So those sessions are ended, as
+/// an administrator would have to.
 fn the_clock_is_stepped(trial: &mut Trial<'_>) -> &'static str {
     let (before, steps) = trial.clock;
     let hours = [1, 0, -1, 0][steps % 4];
@@ -415,7 +417,7 @@ fn the_clock_is_stepped(trial: &mut Trial<'_>) -> &'static str {
     if hours > before { "clock an hour forward" } else { "clock an hour back" }
 }
 
-/// Nothing comes from or to a machine, for longer than a lease.
+/// Blocks all traffic of a machine, for longer than a lease.
 fn a_machine_is_cut_off(trial: &mut Trial<'_>) -> &'static str {
     let machine = trial.processes[1].machine.clone();
     let (name, _) = machine.expect("REQUEUE_MACHINES has the network namespaces that verify/soak.sh makes");
@@ -430,17 +432,17 @@ fn link(machine: &str, args: &[&str]) {
     assert!(said.is_ok_and(|status| status.success()), "ip -n {machine} {args:?}");
 }
 
-/// So many hundredths of `$REQUEUE_FAULTS`.
+/// A percentage of `$REQUEUE_FAULTS`.
 fn share(hundredths: u64) -> u64 {
     number("REQUEUE_FAULTS", 500) * hundredths / 100
 }
 
-/// A server's configuration with room for the connections of many processes.
+/// A server's configuration for the connections of many processes.
 fn with_room(configuration: &str) -> String {
     format!("{configuration}\nmax_connections = 600")
 }
 
-/// A trial is at least so long.
+/// Minimum time of a trial.
 const SHORT: Duration = Duration::from_secs(15);
 
 /// A process of the trials.
@@ -485,7 +487,7 @@ fn nothing_is_lost_and_nothing_a_zombies_where_the_clock_is_an_hour_off() {
     trial.rests();
 }
 
-/// `verify/soak.sh` runs it, with network namespaces as machines.
+/// Run by `verify/soak.sh`, with network namespaces as machines.
 #[test]
 #[ignore = "it takes as long as $REQUEUE_SOAK says, in seconds"]
 fn soak() {

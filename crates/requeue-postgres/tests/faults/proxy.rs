@@ -1,4 +1,4 @@
-//! What stands between clients and the server, and breaks their connections.
+//! A proxy between clients and the server, which breaks connections.
 
 use crate::{Counts, LEASE, random};
 use futures_util::future::{Either, select};
@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
-/// Passes everything on to the server, but for what it cuts.
+/// Passes all traffic to the server, except for what it cuts.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// So many of ten thousand messages of clients are cut.
+    /// Number of client messages cut, of ten thousand.
     pub(crate) cuts: Arc<AtomicU64>,
 }
 

@@ -1,4 +1,4 @@
-//! A process that works, and what the trial knows of it.
+//! A process that works, as the trial sees it.
 
 use crate::{Counts, LEASE, LONG, client, dropped, random};
 use requeue::{BoxError, Outcome, Run, Tokio, Worker};
@@ -12,14 +12,14 @@ use tokio_postgres::Client;
 
 const CONNECT: &str = "REQUEUE_FAULTS_CONNECT";
 const KILLED: &str = "REQUEUE_FAULTS_KILLED";
-/// What a worker prints before the name of a fault.
+/// Prefix of a fault's name in a worker's output.
 const FAULT: &str = "fault: ";
 
 fn tell(fault: &str) {
     println!("{FAULT}{fault}");
 }
 
-/// Connections of handlers. One that broke is not used again.
+/// Connections of handlers. A broken one is not used again.
 #[derive(Clone)]
 struct Pool {
     connect: String,
@@ -40,7 +40,7 @@ impl Pool {
     }
 }
 
-/// A handler, as its runs share it.
+/// A handler, shared by its runs.
 #[derive(Clone)]
 struct Handler {
     pool: Pool,
@@ -100,7 +100,7 @@ impl Handler {
     }
 }
 
-/// What a process that works does, as long as it lives.
+/// The main function of a process that works.
 pub(crate) fn works() {
     let Ok(connect) = std::env::var(CONNECT) else { return };
     let seed = Arc::new(AtomicU64::new(u64::from(std::process::id())));
@@ -151,7 +151,7 @@ pub(crate) fn works() {
     });
 }
 
-/// A network namespace as a machine of its own: its name, and the address that this one has for it.
+/// A network namespace that acts as a machine: its name, and its address for this one.
 pub(crate) type Machine = (String, String);
 
 /// A process that works.
@@ -161,7 +161,7 @@ pub(crate) struct Process {
     pub(crate) dies: bool,
     pub(crate) machine: Option<Machine>,
     said: Option<std::thread::JoinHandle<()>>,
-    /// It is stopped, and goes on then.
+    /// Since when it is stopped.
     stopped: Option<Instant>,
 }
 
@@ -205,7 +205,7 @@ impl Process {
         self.child.try_wait().expect("a child").is_some()
     }
 
-    /// Stops it for so long: [`goes_on`](Self::goes_on) ends that.
+    /// Stops it for this time: [`goes_on`](Self::goes_on) ends that.
     pub(crate) fn stops(&mut self, time: Duration) {
         self.signal("-STOP");
         self.stopped = Some(Instant::now() + time);
@@ -215,7 +215,7 @@ impl Process {
         self.stopped.is_some()
     }
 
-    /// It goes on if it was stopped for long enough.
+    /// Continues it if it was stopped for long enough.
     pub(crate) fn goes_on(&mut self) {
         if self.stopped.is_some_and(|until| until <= Instant::now()) {
             self.signal("-CONT");
@@ -227,7 +227,7 @@ impl Process {
         drop(self.child.kill());
     }
 
-    /// Ends it, and waits for the last fault that it tells.
+    /// Ends it, and waits for the last fault that it reports.
     pub(crate) fn ends(mut self) {
         self.kill();
         if let Some(said) = self.said.take() {
@@ -237,7 +237,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Also where a test fails: a process that is stopped does not see that.
+    /// Kills it even if a test fails: a stopped process would not notice.
     fn drop(&mut self) {
         self.kill();
         drop(self.child.wait());

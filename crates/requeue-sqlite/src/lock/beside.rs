@@ -1,5 +1,6 @@
-//! Locks where the system has none of bytes that belong to a descriptor: a file beside the database for each byte
-//! that somebody locks. There it is one runner a *name*, symbolic links aside, and other processes do not see what runs.
+//! Locks for systems without locks on bytes that belong to a descriptor: a file beside the database for each
+//! locked byte. There each *name* can have a runner, symbolic links aside, and other processes do not see
+//! current runs.
 
 use fs4::fs_std::FileExt;
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub(super) struct Bytes {
     path: PathBuf,
-    /// Those that are locked.
+    /// The locked bytes.
     has: Mutex<HashMap<i64, File>>,
 }
 
@@ -32,7 +33,7 @@ impl Bytes {
         Ok(Self { path: path.to_owned(), has: Mutex::default() })
     }
 
-    /// None of its locks can be inherited.
+    /// Fails: none of its locks can be inherited.
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         Ok(File::open(self.path)?.into())
     }
@@ -55,7 +56,7 @@ impl Bytes {
         Ok(locked)
     }
 
-    /// There is none: what runs is not shown.
+    /// Does nothing: current runs are not shown.
     pub(super) fn lock_range(&self, _: Range<i64>) -> io::Result<bool> {
         Ok(false)
     }

@@ -23,7 +23,7 @@ fn request(kind: libc::c_int, range: &Range<i64>) -> flock {
 }
 
 impl Bytes {
-    /// Opens the file, for writing if that is allowed; makes it, if that is asked for.
+    /// Opens the file, for writing if permitted. Creates it if `makes`.
     pub(super) fn open(path: &Path, makes: bool) -> io::Result<(Self, Metadata)> {
         let file = match File::options().create(makes).truncate(false).read(true).write(true).open(path) {
             Err(e)
@@ -40,7 +40,7 @@ impl Bytes {
         Ok((Self(file), metadata))
     }
 
-    /// Those of a folder, which has only locks that are shared.
+    /// Opens a folder, which has only shared locks.
     pub(super) fn of_folder(path: &Path) -> io::Result<Self> {
         File::open(path).map(Self)
     }
@@ -61,7 +61,7 @@ impl Bytes {
         }
     }
 
-    /// Locks a byte for this process alone. False if somebody has it.
+    /// Locks a byte exclusively. False if another process has it.
     pub(super) fn lock(&self, byte: i64) -> io::Result<bool> {
         self.lock_range(byte..byte + 1)
     }
@@ -75,7 +75,7 @@ impl Bytes {
         self.set(libc::F_RDLCK, &(byte..byte + 1))
     }
 
-    /// Locks a byte, however long that takes. The kernel gives it to who waits the longest.
+    /// Locks a byte, however long that takes. The kernel gives it to the longest waiter.
     pub(super) fn wait(&self, byte: i64) -> io::Result<()> {
         loop {
             match fcntl(&self.0, FcntlArg::F_OFD_SETLKW(&request(libc::F_WRLCK, &(byte..byte + 1)))) {
@@ -90,7 +90,7 @@ impl Bytes {
         self.set(libc::F_UNLCK, &range).map(drop)
     }
 
-    /// A range that another process has locked among these bytes: one of them, if there are several.
+    /// A range among these bytes that another process has locked: one of them, if there are several.
     pub(super) fn locked(&self, range: Range<i64>) -> io::Result<Option<Range<i64>>> {
         let mut found = request(libc::F_WRLCK, &range);
         fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut found))?;

@@ -1,8 +1,9 @@
-//! The database as processes share it: which one it is, who works on its queues, whose turn it is to write, what runs.
+//! The database as processes share it: its identity, the runners of its queues, the turn to write, and
+//! current runs.
 //!
-//! All of that is told by locks on bytes of the database file itself, far behind its end and apart from SQLite's own. So
-//! they belong to the file, whatever its name is, need no file beside it and no room on the disk, and end with the process
-//! that has them, however that ends.
+//! All of that is kept in locks on bytes of the database file itself, far behind its end and apart from
+//! SQLite's own. So they belong to the file, whatever its name is, need no extra file and no room on the
+//! disk, and end with the process that has them, however that ends.
 //!
 //! ```text
 //!   1 << 61                 the gate: one writer at a time waits for its turn
@@ -16,9 +17,9 @@
 //! lets an adder go first that waited while it had it. SQLite's log stands beside the *name*, so a second name of an open
 //! file is refused. What runs is shown after 40 ms, 1,024 keys at most.
 //!
-//! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a database has one
-//! descriptor in a process, in a [table](DATABASES), which is closed when nothing of this crate has it open any more.
-//! Each connection has a [`Database`] that lives longer.
+//! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a
+//! process has one descriptor per database, in a [table](DATABASES), which is closed when this crate no
+//! longer has it open. Each connection has a [`Database`] that outlives it.
 
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod beside;
@@ -43,25 +44,25 @@ use std::sync::{Arc, LazyLock};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// How long a queue is waited for that somebody may be about to let go of.
+/// How long to wait for a queue that another thread may be about to release.
 pub(crate) const LETS_GO: Duration = Duration::from_secs(1);
 /// How long a runner waits for its turn.
 pub(crate) const RUNNER_WAITS: Duration = Duration::from_secs(5);
-/// How long others wait for theirs.
+/// How long other processes wait for their turn.
 pub(crate) const ADDER_WAITS: Duration = Duration::from_secs(30);
-/// How long a runner that comes again lets an adder go first that is there already.
+/// How long a runner that comes again lets a waiting adder go first.
 const YIELDS: Duration = Duration::from_millis(20);
 
 const GATE: i64 = 1 << 61;
 const TURN: i64 = GATE + 1;
-/// Of the file's folder, from here on a byte for each queue: a lock that outlives the process that works on it.
+/// First byte of the queues in the file's folder: locks that outlive the process that works on a queue.
 const HEIRS: i64 = 1 << 61;
 const NAMES: i64 = GATE + (1 << 32);
 const QUEUES: i64 = GATE + (1 << 40);
 const RUNS: i64 = 1 << 62;
-/// The bits of a run's start in seconds: 12 days.
+/// Number of bits for a run's start in seconds: 12 days.
 const SECONDS: u32 = 20;
-/// Maximum number of runs shown: the kernel looks at the locks of a file one by one.
+/// Maximum number of runs shown: the kernel examines the locks of a file one by one.
 pub(crate) const MOST_RUNS: usize = 1024;
 
 /// Device and inode.
@@ -73,14 +74,14 @@ static DATABASES: LazyLock<Mutex<HashMap<Id, Arc<Shared>>>> = LazyLock::new(Mute
 struct Shared {
     id: Id,
     bytes: Bytes,
-    /// Which name this process has it open by, once it has written to it.
+    /// The name by which this process has it open, once it has written to it.
     name: Mutex<Option<i64>>,
     /// The queues that this process works on.
     queues: Mutex<HashSet<i64>>,
     /// The runs that this process shows, by their first bytes.
     runs: Mutex<HashMap<i64, i64>>,
     inside: Inside,
-    /// Shared by who looks, and of one who opens it to write.
+    /// Read-locked by readers, write-locked by a connection that opens it to write.
     opens: RwLock<()>,
 }
 
@@ -93,7 +94,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// The first in line has it. False if that takes too long.
+    /// Waits to be the first in line. False if that takes too long.
     fn enter(&self, ends: Instant) -> bool {
         let me = self.entered.fetch_add(1, Relaxed);
         let mut line = self.line.lock();
@@ -113,7 +114,7 @@ impl Inside {
     }
 }
 
-/// A database that is open. When the last one of it is dropped its descriptor is closed.
+/// An open database. Dropping the last one closes its descriptor.
 #[derive(Clone)]
 pub(crate) struct Database(Option<Arc<Shared>>);
 
@@ -139,7 +140,7 @@ impl Database {
         self.0.as_ref().unwrap_or_else(|| unreachable!("it is taken as this is dropped"))
     }
 
-    /// The database of this name, which is there or is made: an empty file.
+    /// Opens the database with this name. Creates an empty file if needed.
     pub(crate) fn open(path: &Path, makes: bool) -> io::Result<Self> {
         // a FIFO would be waited for
         if path.metadata().is_ok_and(|it| !it.is_file()) {
@@ -168,12 +169,12 @@ impl Database {
         Ok(Self(Some(known)))
     }
 
-    /// While one of this process looks at it, none opens it to write: see [`look`](crate::look).
+    /// Blocks this process from opening it to write during a read: see [`look`](crate::look).
     pub(crate) fn looks(&self) -> RwLockReadGuard<'_, ()> {
         self.shared().opens.read()
     }
 
-    /// While one of this process opens it to write, none looks at it.
+    /// Blocks reads of this process while it opens the database to write.
     pub(crate) fn opens(&self) -> RwLockWriteGuard<'_, ()> {
         self.shared().opens.write()
     }
@@ -183,12 +184,13 @@ impl Database {
         path.metadata().is_ok_and(|metadata| id(&metadata) == self.shared().id)
     }
 
-    /// Says by which name the file is open. SQLite keeps its log beside that name, so that a second name would have a
-    /// second log.
+    /// Records the name by which the file is open. SQLite keeps its log beside that name, so a second name
+    /// would have a second log.
     ///
     /// # Errors
     ///
-    /// Somebody has the file open by another name: a hard link, or the one that it had before it was renamed.
+    /// If a process has the file open by another name: a hard link, or the name that it had before it was
+    /// renamed.
     pub(crate) fn enter(&self, path: &Path) -> io::Result<()> {
         let name = name_of(path)?;
         let mut known = self.shared().name.lock();
@@ -214,7 +216,8 @@ impl Database {
         Ok(is_open(NAMES..name)? || is_open(name + 1..NAMES + (1 << 32))?)
     }
 
-    /// Works on a queue from now on, until [`leave`](Self::leave) or the end of this process. False if somebody does.
+    /// Starts to work on a queue, until [`leave`](Self::leave) or the end of this process. False if another
+    /// process does.
     pub(crate) fn work_on(&self, queue: i64) -> io::Result<bool> {
         let mut queues = self.shared().queues.lock();
         if queues.contains(&queue) || !self.shared().bytes.lock(QUEUES + queue)? {
@@ -224,7 +227,7 @@ impl Database {
         Ok(true)
     }
 
-    /// Does not work on a queue any more.
+    /// Stops working on a queue.
     pub(crate) fn leave(&self, queue: i64) {
         let mut queues = self.shared().queues.lock();
         if queues.remove(&queue) {
@@ -233,7 +236,7 @@ impl Database {
         }
     }
 
-    /// Whether somebody works on a queue.
+    /// Whether a process works on a queue.
     pub(crate) fn is_worked_on(&self, queue: i64) -> io::Result<bool> {
         if self.shared().queues.lock().contains(&queue) {
             return Ok(true);
@@ -241,11 +244,11 @@ impl Database {
         Ok(self.shared().bytes.locked(QUEUES + queue..QUEUES + queue + 1)?.is_some())
     }
 
-    /// Waits for the turn to write. Who asks for a queue's work takes it before others.
+    /// Waits for the turn to write. Runners take it before others.
     ///
     /// # Errors
     ///
-    /// `TimedOut`: it was somebody else's all the time.
+    /// `TimedOut` if others had it all the time.
     pub(crate) fn turn(&self, of: Writes, at_most: Duration) -> io::Result<Turn> {
         let ends = Instant::now() + at_most;
         let late = || io::Error::new(io::ErrorKind::TimedOut, "others have written to it all the time");
@@ -261,8 +264,8 @@ impl Database {
         Ok(turn)
     }
 
-    /// An adder that waits at the gate was woken when the turn became free, and a runner that comes again at once would
-    /// take it before the adder is awake. So each of the two has it once.
+    /// Lets a waiting adder go first, once. It was woken when the turn became free, and a runner that comes
+    /// again at once would take the turn before the adder is awake. So they alternate.
     fn let_one_pass(&self) {
         let begun = Instant::now();
         let is_free = |byte| matches!(self.shared().bytes.locked(byte..byte + 1), Ok(None));
@@ -271,7 +274,7 @@ impl Database {
         }
     }
 
-    /// Shows that a key runs, since then. False if too many are shown.
+    /// Shows that a key runs, since `since`. False if too many are shown.
     pub(crate) fn show_run(&self, queue: i64, key: &[u8], since: i64) -> bool {
         let mut runs = self.shared().runs.lock();
         if runs.len() >= MOST_RUNS {
@@ -286,7 +289,7 @@ impl Database {
         false
     }
 
-    /// Its run is over.
+    /// Hides a run that is over.
     pub(crate) fn hide_run(&self, queue: i64, key: &[u8]) {
         let mut runs = self.shared().runs.lock();
         let start = run_of(queue, key);
@@ -295,7 +298,7 @@ impl Database {
         }
     }
 
-    /// The runs that are on now.
+    /// The current runs.
     pub(crate) fn runs(&self) -> io::Result<Running> {
         let mut shown: HashMap<i64, i64> = self.shared().runs.lock().clone();
         let mut ahead = Vec::from([(RUNS, i64::MAX)]);
@@ -326,16 +329,17 @@ pub(crate) struct Turn {
     has: Vec<i64>,
 }
 
-/// State shared by a thread and the one that waits in its place.
+/// State shared by a thread and the one that waits for it.
 enum Waits {
     Still,
     Has,
-    /// Nobody waits for it any more; the thread of the lock lets go of what the other has had.
+    /// The wait is given up; the lock's thread releases what the other has held.
     NoMore(bool, Vec<i64>),
 }
 
 impl Turn {
-    /// Waits in the kernel's line for the byte, which has no limit of time: so another thread does where it is not free.
+    /// Waits in the kernel's line for the byte, which has no time limit: so another thread waits if the byte
+    /// is not free.
     fn wait_for(&mut self, byte: i64, ends: Instant) -> io::Result<()> {
         if self.database.shared().bytes.lock(byte)? {
             self.has.push(byte);
@@ -383,12 +387,12 @@ impl Drop for Turn {
     }
 }
 
-/// The runs that were on when they were asked for.
+/// The current runs at the time of the call.
 #[derive(Default)]
 pub(crate) struct Running(HashMap<i64, i64>);
 
 impl Running {
-    /// For how long the key has run, if it runs; in whole seconds.
+    /// How long the key has run, if it runs; in whole seconds.
     pub(crate) fn since(&self, queue: i64, key: &[u8], now: i64) -> Option<Duration> {
         let len = self.0.get(&run_of(queue, key))?;
         let now = now.div_euclid(1_000_000);
@@ -398,7 +402,7 @@ impl Running {
         Some(Duration::from_secs(age.unsigned_abs()))
     }
 
-    /// How many keys of a queue run. Queues whose numbers are alike modulo 64 are one here.
+    /// Number of a queue's running keys. Queues whose numbers are equal modulo 64 are counted together.
     pub(crate) fn count(&self, queue: i64) -> u64 {
         let group = run_of(queue, b"") >> 56;
         self.0.keys().filter(|start| **start >> 56 == group).count() as u64
@@ -412,7 +416,7 @@ fn run_of(queue: i64, key: &[u8]) -> i64 {
     RUNS + ((queue & 63) << 56) + (hash << SECONDS)
 }
 
-/// FNV-1a, and mixed: the same in each version of this program.
+/// FNV-1a, and mixed: equal in each version of this program.
 fn hash(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -421,7 +425,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The byte of a name: of its folder, and of what it is called there.
+/// The byte of a name: of its folder, and its file name there.
 fn name_of(path: &Path) -> io::Result<i64> {
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(&path).metadata()?;
@@ -431,8 +435,9 @@ fn name_of(path: &Path) -> io::Result<i64> {
     Ok(NAMES + i64::from(u32::try_from(hash(&name) >> 32).unwrap_or(0)))
 }
 
-/// A lock on a queue that others may inherit. It is one of the file's folder, which nobody else locks: a descriptor of the
-/// database itself could not be closed in this process, and SQLite's log goes with the last who has the file open.
+/// A lock on a queue that child processes may inherit. It is on the file's folder, which nothing else locks:
+/// a descriptor of the database itself could not be closed in this process, and SQLite's log is removed with
+/// the last process that has the file open.
 pub(crate) fn bequeath(path: &Path, queue: i64) -> io::Result<OwnedFd> {
     let (folder, byte) = heirs(path, queue)?;
     // somebody may have one already, and both are kept then
@@ -440,13 +445,13 @@ pub(crate) fn bequeath(path: &Path, queue: i64) -> io::Result<OwnedFd> {
     folder.into_fd()
 }
 
-/// Whether somebody has inherited a lock on a queue.
+/// Whether a process has inherited a lock on a queue.
 pub(crate) fn has_heir(path: &Path, queue: i64) -> bool {
     let Ok((folder, byte)) = heirs(path, queue) else { return false };
     folder.locked(byte..byte + 1).is_ok_and(|locked| locked.is_some())
 }
 
-/// The folder of a file, and the byte of it that stands for a queue.
+/// The folder of a file, and its byte for a queue.
 fn heirs(path: &Path, queue: i64) -> io::Result<(Bytes, i64)> {
     let path = path.canonicalize()?;
     let (dev, ino) = id(&path.metadata()?);
@@ -455,7 +460,7 @@ fn heirs(path: &Path, queue: i64) -> io::Result<(Bytes, i64)> {
     Ok((Bytes::of_folder(path.parent().unwrap_or(&path))?, byte))
 }
 
-/// Whether there is no process of this number. One that nobody has asked for its exit status has ended.
+/// Whether no process has this number. A zombie counts as ended.
 pub(crate) fn has_ended(pid: u32) -> bool {
     use rustix::{io::Errno, process};
     let Some(process) = i32::try_from(pid).ok().and_then(process::Pid::from_raw) else { return false };
@@ -465,8 +470,8 @@ pub(crate) fn has_ended(pid: u32) -> bool {
     state == Some(&b'Z') || process::test_kill_process(process) == Err(Errno::SRCH)
 }
 
-/// The process of a version before 3 of the schema that works on the file, if there is one: `0` if it has not said which
-/// it is.
+/// The process of a version before 3 of the schema that works on the file, if there is one: `0` if it is
+/// unknown.
 pub(crate) fn older_runner(path: &Path) -> Option<u32> {
     let mut name = path.as_os_str().to_owned();
     name.push("-runner");
@@ -475,7 +480,7 @@ pub(crate) fn older_runner(path: &Path) -> Option<u32> {
     is_locked(&file).then(|| pid.trim().parse().unwrap_or(0))
 }
 
-/// The file of this name with something behind it, beside where the file itself stands.
+/// The path of the file with `what` appended to its name, in the file's real folder.
 pub(crate) fn beside(path: &Path, what: &str) -> PathBuf {
     let mut name = path.canonicalize().unwrap_or_else(|_| path.to_owned()).into_os_string();
     name.push(what);

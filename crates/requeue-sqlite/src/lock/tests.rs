@@ -10,7 +10,7 @@ fn file() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// A descriptor as another process has it: locks of one description do not see each other.
+/// A descriptor like another process's: locks of one description do not see each other.
 fn other(path: &Path) -> Bytes {
     Bytes::open(path, false).unwrap().0
 }

@@ -1,13 +1,13 @@
-//! How tests open what they have just let go of.
+//! Helpers to reopen what tests have just released.
 
 use requeue::EngineError;
 use std::time::{Duration, Instant};
 
-/// Whatever is waited for comes within this time, however slow the machine is, unless it never comes.
+/// A generous time limit: on the slowest machine only an event that never comes reaches it.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
-/// Opens it. Threads of this process may be about to let go of the file or of the queue: they are waited for a second, and on a
-/// busy machine they need longer.
+/// Opens it, waiting for threads of this process that are about to release the file or the queue. The library
+/// waits a second; a busy machine needs longer.
 pub(crate) fn once_free<T>(open: impl Fn() -> Result<T, EngineError>) -> Result<T, EngineError> {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! A disk in memory: it knows what of each file was synced, it loses the rest when its power is cut, and it fails calls
-//! on request.
+//! A disk in memory: it records which part of each file was synced, loses the rest when its power is cut, and
+//! fails calls on request.
 
 use rusqlite::ffi;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,10 +43,11 @@ impl Call {
         Self::ShmLock,
     ];
 
-    /// What SQLite may be told when this call fails.
+    /// The errors that SQLite may get when this call fails.
     ///
-    /// No sync says FULL: SQLite's own VFS says `IOERR_FSYNC` whatever the system said, and requeue-sqlite relies on it.
-    /// Nobody is BUSY but for locks. A lock of shared memory is always let go of, and SQLite does not ask whether it was.
+    /// No sync returns FULL: SQLite's own VFS returns `IOERR_FSYNC` for any error of the system, and
+    /// requeue-sqlite relies on it. Only locks return BUSY. Releasing a lock of shared memory never fails,
+    /// and SQLite does not check it.
     pub(crate) fn errors(self) -> &'static [c_int] {
         match self {
             Self::Open => &[ffi::SQLITE_CANTOPEN, ffi::SQLITE_FULL, ffi::SQLITE_IOERR],
@@ -70,9 +71,9 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) call: Call,
-    /// So many of them go well before.
+    /// Number of these calls that succeed first.
     pub(crate) after: u64,
-    /// So many fail then.
+    /// Number of calls that then fail.
     pub(crate) times: u64,
     pub(crate) code: c_int,
 }
@@ -97,7 +98,7 @@ impl Seeded {
     }
 }
 
-/// What was done to a file since it was synced.
+/// A change of a file since it was synced.
 enum Unsynced {
     Write(usize, Vec<u8>),
     Truncate(usize),
@@ -105,31 +106,31 @@ enum Unsynced {
 
 #[derive(Default)]
 struct Data {
-    /// What a read sees.
+    /// Contents that a read sees.
     now: Vec<u8>,
-    /// What is there after a power cut in any case.
+    /// Contents that survive any power cut.
     synced: Vec<u8>,
     unsynced: Vec<Unsynced>,
-    /// Who has done that.
+    /// Connections with unsynced writes.
     wrote: BTreeSet<u64>,
-    /// It was synced once, and so its name is on the disk.
+    /// It was synced once, so its name is on the disk.
     is_named: bool,
-    /// Its first sync syncs the folder as well: SQLite's own VFS does that for journals and logs.
+    /// Its first sync also syncs the folder: SQLite's own VFS does that for journals and logs.
     syncs_dir: bool,
-    /// Whose writes were given up when the sync of another failed: its next sync hears of that.
+    /// Connections whose writes were lost when another's sync failed: their next sync reports that.
     to_be_told: BTreeSet<u64>,
     locks: HashMap<u64, c_int>,
     shm: Shm,
 }
 
-/// A part of shared memory: it stays where it is as long as somebody has it.
+/// A part of shared memory: it stays in place as long as a connection has it.
 pub(crate) type Region = Arc<[AtomicU64]>;
 
 /// The shared memory of the connections to a file, and its locks.
 #[derive(Default)]
 struct Shm {
     regions: Vec<Region>,
-    /// By connection, the locks that it shares and those that it has alone: a bit each.
+    /// By connection, its shared and its exclusive locks: one bit each.
     locks: HashMap<u64, (u32, u32)>,
 }
 
@@ -152,7 +153,7 @@ impl Data {
         self.is_named = true;
     }
 
-    /// What is left of the file when the power is cut.
+    /// The part of the file that survives a power cut.
     fn left(&self, seeded: &mut Seeded) -> Option<Vec<u8>> {
         let percent = seeded.one_of(&[0, 20, 50, 80, 95, 100, 100]);
         // sectors, pages, or whole writes
@@ -188,13 +189,13 @@ impl Data {
 struct State {
     names: BTreeMap<OsString, u64>,
     files: HashMap<u64, Data>,
-    /// Of files that were deleted, if their deletion may be undone by a power cut.
+    /// Deleted files whose deletion a power cut may undo.
     deleted: BTreeMap<OsString, Data>,
     last_number: u64,
     calls: u64,
-    /// The power is cut at this call.
+    /// The number of the call at which the power is cut.
     cut_at: Option<u64>,
-    /// It is cut, and this is what is left.
+    /// The files after the power cut.
     cut: Option<BTreeMap<OsString, Vec<u8>>>,
     faults: Vec<Fault>,
     failed: u64,
@@ -209,14 +210,14 @@ pub(crate) struct Disk {
     state: Mutex<State>,
 }
 
-/// The disks, by the folder whose files they have.
+/// The disks, by their folders.
 static DISKS: Mutex<BTreeMap<PathBuf, Arc<Disk>>> = Mutex::new(BTreeMap::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The disk that has this file, and its name there.
+/// The disk of this file, and its name there.
 pub(crate) fn disk_of(path: &Path) -> Said<(Arc<Disk>, &OsStr)> {
     let disks = lock(&DISKS);
     let disk = path.parent().and_then(|dir| disks.get(dir)).cloned();
@@ -224,7 +225,7 @@ pub(crate) fn disk_of(path: &Path) -> Said<(Arc<Disk>, &OsStr)> {
 }
 
 impl State {
-    /// A call begins.
+    /// Counts a call, and fails it if that is planned.
     fn enter(&mut self, call: Call) -> Said {
         if self.cut.is_some() {
             return Err(ffi::SQLITE_IOERR);
@@ -282,14 +283,14 @@ impl State {
     }
 }
 
-/// What tests do with a disk.
+/// The tests' control of a disk.
 impl Disk {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         let state = State { seeded: Some(Seeded(seed)), ..State::default() };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Its files are found in this folder.
+    /// Makes its files appear in this folder.
     pub(crate) fn mount(self: &Arc<Self>, dir: PathBuf) {
         lock(&DISKS).insert(dir, self.clone());
     }
@@ -298,7 +299,7 @@ impl Disk {
         lock(&DISKS).remove(dir);
     }
 
-    /// The power is cut after so many more calls.
+    /// Cuts the power after this number of further calls.
     pub(crate) fn cut_after(&self, calls: u64) {
         let mut state = lock(&self.state);
         state.cut_at = Some(state.calls + calls.max(1));
@@ -312,7 +313,7 @@ impl Disk {
         lock(&self.state).cut.is_some()
     }
 
-    /// Does this unless the power is cut, and before it is.
+    /// Runs `does` unless the power is cut, and before it is.
     pub(crate) fn unless_cut(&self, does: impl FnOnce()) {
         let state = lock(&self.state);
         if state.cut.is_none() {
@@ -320,7 +321,7 @@ impl Disk {
         }
     }
 
-    /// There is power again. What was open is not any more.
+    /// Restores the power. Open files are no longer valid.
     pub(crate) fn boot(&self) {
         let mut state = lock(&self.state);
         let left = state.cut.take().expect("the power was cut");
@@ -342,7 +343,7 @@ impl Disk {
         lock(&self.state).faults.push(fault);
     }
 
-    /// All calls go well again. Returns how many have failed since this was asked last.
+    /// Ends all faults. Returns the number of failed calls since the last time.
     pub(crate) fn mend(&self) -> u64 {
         let mut state = lock(&self.state);
         state.faults.clear();
@@ -350,7 +351,7 @@ impl Disk {
     }
 }
 
-/// What SQLite does with a disk. `file` is the number of a file, `who` of what has it open.
+/// SQLite's operations on a disk. `file` is the number of a file, `who` of a connection.
 impl Disk {
     pub(crate) fn open(&self, name: Option<&OsStr>, make: bool, syncs_dir: bool) -> Said<(u64, u64)> {
         let mut state = lock(&self.state);
@@ -398,7 +399,7 @@ impl Disk {
         Ok(state.names.contains_key(name))
     }
 
-    /// Reads as much as there is: how much that was.
+    /// Reads as much as there is. Returns the number of bytes.
     pub(crate) fn read(&self, file: u64, at: usize, into: &mut [u8]) -> Said<usize> {
         let mut state = lock(&self.state);
         state.enter(Call::Read)?;

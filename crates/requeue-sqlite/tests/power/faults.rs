@@ -1,4 +1,4 @@
-//! Each call of the disk fails, one after another, in a life of which it is known what it does.
+//! Each call of the disk fails, one after another, in a deterministic life.
 
 use crate::common::LONG;
 use crate::disk::{Call, Fault};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Which triggers of the test's were accepted (`Some(true)`), refused (`Some(false)`), or may have been.
+/// The fate of the test's triggers: accepted (`Some(true)`), refused (`Some(false)`), or unknown.
 type Answers = BTreeMap<u64, Option<bool>>;
 
 fn answer<T>(said: &Result<T, EngineError>) -> Option<bool> {
@@ -23,7 +23,7 @@ fn answer<T>(said: &Result<T, EngineError>) -> Option<bool> {
     }
 }
 
-/// A worker that ends well what is ready, and tells the runs.
+/// Starts a worker that succeeds and reports its runs.
 fn work(q: &world::Q) -> (Worker, mpsc::Receiver<(u64, Fence)>) {
     let (tell, told) = mpsc::channel();
     let worker = Worker::of(q).workers(1).start_threads(move |run: Run<u64, ledger::Numbers>| {
@@ -43,8 +43,8 @@ fn until_idle(q: &Queue<u64, ledger::Numbers>, keys: std::ops::Range<u64>) {
     }
 }
 
-/// Two processes, one after the other, with a power cut between them; a call of the first one fails. False if it does
-/// not make so many calls.
+/// Plays two processes, one after the other, with a power cut between them; a call of the first one fails.
+/// False if it makes fewer calls.
 fn play(fault: &Fault, while_it_opens: bool) -> bool {
     let mut mounted = Mounted::new(fault.after);
     let path = mounted.file();
@@ -110,7 +110,7 @@ fn play(fault: &Fault, while_it_opens: bool) -> bool {
     failed > 0
 }
 
-/// Says what fails when the test does.
+/// Prints the fault when the test fails.
 struct Says<'a>(&'a Fault, bool);
 
 impl Drop for Says<'_> {

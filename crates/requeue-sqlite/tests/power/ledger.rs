@@ -1,5 +1,5 @@
-//! What the test knows by itself of what it asked for and of what ran: the oracle. It is in the test's memory, which no
-//! power cut takes.
+//! The oracle: the test's own record of its requests and runs. It is in the test's memory, which survives the
+//! power cuts.
 
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The numbers of a key's triggers.
 pub(crate) type Numbers = BTreeSet<u64>;
 
-/// Microseconds since 1970 between which an instant lies.
+/// An interval in microseconds since 1970 that contains an instant.
 pub(crate) type Between = (i64, i64);
 
-/// What keys are for.
+/// The role of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Everybody triggers it as they like, and its runs fail now and then.
+    /// All threads trigger it at random, and its runs fail now and then.
     Hot,
     /// One thread triggers it, waits for the end of its run, and then knows that it does not run again.
     Once,
@@ -31,7 +31,7 @@ pub(crate) const HOT: u64 = 8;
 pub(crate) const THREADS: u64 = 3;
 const KEYS: u64 = HOT + 3 * THREADS;
 
-/// The key of this kind that a thread has for itself.
+/// A thread's own key of this kind.
 pub(crate) fn own(kind: Kind, thread: u64) -> u64 {
     let nth = match kind {
         Kind::Hot => return thread % HOT,
@@ -54,28 +54,28 @@ pub(crate) fn wall() -> i64 {
     i64::try_from(since.as_micros()).unwrap()
 }
 
-/// What is known of a key.
+/// Record of a key.
 #[derive(Default, Debug)]
 pub(crate) struct Entry {
     /// The number of the last trigger that was accepted.
     pub(crate) acked: u64,
-    /// The number that the last run saw of those that were well before the power cut.
+    /// The highest number seen by a successful run before the power cut.
     pub(crate) seen: u64,
-    /// The values that were accepted, and no run that was well has had.
+    /// Accepted values that no successful run has had.
     pub(crate) values: Numbers,
-    /// The values that runs have had that were well before the power cut.
+    /// Values that successful runs had before the power cut.
     pub(crate) seen_values: Numbers,
     /// Values that were refused: nothing has changed.
     pub(crate) refused: Numbers,
     /// The values of all runs.
     pub(crate) had: Numbers,
-    /// The number of the trigger whose run has ended, and the end is on the disk.
+    /// The number of the trigger whose run has ended, with the end on the disk.
     pub(crate) settled: u64,
-    /// For this trigger the file has so many failures at least.
+    /// A trigger, and the minimum number of its failures in the file.
     pub(crate) failures: (u64, u32),
-    /// For this trigger so many runs have failed.
+    /// A trigger, and the number of its failed runs.
     pub(crate) failed: (u64, u32),
-    /// When the timer is due; and when it may be, after errors that do not say whether it was set.
+    /// When the timer is due; and when it may be, after errors that leave open whether it was set.
     pub(crate) due: Option<Between>,
     pub(crate) may_be_due: Vec<Between>,
 }
@@ -87,10 +87,10 @@ pub(crate) struct Ledger {
     wrong: Mutex<Vec<String>>,
 }
 
-/// A key as the file has it.
+/// A key's state in the file.
 #[derive(Default, Debug)]
 pub(crate) struct Row {
-    /// Something asks for a run of it: its row, or a letter.
+    /// Something asks for a run of it: its row, or a request.
     pub(crate) runs: bool,
     values: Numbers,
     due: Option<i64>,
@@ -107,7 +107,7 @@ fn index(key: u64) -> usize {
 }
 
 impl Ledger {
-    /// The number of a trigger that is about to be asked for.
+    /// The number for a trigger that is about to be made.
     pub(crate) fn bump(&self, key: u64) -> u64 {
         self.numbers[index(key)].fetch_add(1, SeqCst) + 1
     }
@@ -141,7 +141,7 @@ impl Ledger {
         assert!(wrong.is_empty(), "{when}: {wrong:#?}");
     }
 
-    /// A run has begun that saw this number.
+    /// Records that a run has begun that saw this number.
     pub(crate) fn runs(&self, key: u64, number: u64, values: &Numbers) {
         let mut entry = self.entry(key);
         entry.had.extend(values);
@@ -158,7 +158,7 @@ impl Ledger {
         entry.failed.1 += 1;
     }
 
-    /// A run was well that saw this number.
+    /// Records that a run succeeded that saw this number.
     pub(crate) fn ran(&self, key: u64, number: u64, values: &Numbers) {
         let mut entry = self.entry(key);
         entry.seen = entry.seen.max(number);
@@ -181,7 +181,7 @@ impl Ledger {
         (0..KEYS).filter_map(|key| owes(&key)).collect()
     }
 
-    /// Compares with what the file says when nobody works on it, and all that was accepted is in it or has run.
+    /// Compares with the file when no process works on it, and all that was accepted is in it or has run.
     pub(crate) fn compare(&self, path: &Path) {
         let rows = rows(&Connection::open(path).unwrap());
         let none = Row::default();
@@ -220,7 +220,7 @@ impl Ledger {
         }
     }
 
-    /// What became of a timer of a key that waits.
+    /// Records the result of setting a waiting key's timer.
     pub(crate) fn due(&self, key: u64, began: i64, delay: Duration, accepted: bool) {
         let delay = i64::try_from(delay.as_micros()).unwrap();
         let due = (began + delay, wall() + delay);
@@ -236,7 +236,7 @@ impl Ledger {
     }
 }
 
-/// What the file says, which must be whole.
+/// The keys in the file, which must be intact.
 pub(crate) fn rows(file: &Connection) -> BTreeMap<u64, Row> {
     let whole: String = file.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(whole, "ok", "the file is broken");

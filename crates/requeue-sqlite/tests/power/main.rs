@@ -1,24 +1,26 @@
-//! The power is cut at any call of the disk, and any call of the disk fails: nothing that was accepted is lost.
+//! The power is cut at any call of the disk, and any call of the disk fails: nothing that was accepted is
+//! lost.
 //!
-//! SQLite's files are on [disks](disk) of our own, in memory, through a [VFS](vfs) that is the default one of this
-//! process. A power cut keeps of each file what was synced, and of the rest any part: sectors of 512 bytes, pages, or
-//! whole writes, as a seed says. A disk fails a call with FULL, BUSY or one of the kinds of IOERR. After a sync that
-//! failed it may have forgotten what was to be written, as Linux does.
+//! SQLite's files are on [disks](disk) of our own, in memory, through a [VFS](vfs) that is this process's
+//! default. A power cut keeps of each file what was synced, and any part of the rest: sectors of 512 bytes,
+//! pages, or whole writes, as a seed decides. A disk fails a call with FULL, BUSY or one of the kinds of
+//! IOERR. After a failed sync it may have lost the pending writes, as Linux does.
 //!
-//! [What goes on](world): threads that trigger hot keys with values and timers, workers whose runs fail now and then, come
-//! again and give up, another process that writes letters, checkpoints. The [oracle](ledger) is a number of each key that
-//! is bumped before each trigger, and what runs saw of it.
+//! [The load](world): threads that trigger hot keys with values and timers, workers whose runs fail now and
+//! then, come again and give up, another process that writes requests, checkpoints. The [oracle](ledger) is a
+//! number of each key that is increased before each trigger, and the numbers that runs saw.
 //!
-//! - `REQUEUE_POWER_CUTS=1000000`: so many power cuts (6 seconds of them without it), and each call fails, not some.
-//! - `REQUEUE_POWER_FROM=7`: the seeds begin there. `REQUEUE_POWER_SEED=7` plays one seed, 20 times: the seed says what is
-//!   asked for, when the power is cut and what is left then, but threads take turns as the system has it.
+//! - `REQUEUE_POWER_CUTS=1000000`: the number of power cuts (6 seconds of them without it); and each call
+//!   fails, not some.
+//! - `REQUEUE_POWER_FROM=7`: the first seed. `REQUEUE_POWER_SEED=7` plays one seed, 20 times: the seed
+//!   decides the requests, when the power is cut and what is left then, but the system schedules the threads.
 //!
-//! That the test can fail was tried with faults that were put into the crate for that; each was found within the short
-//! form: `synchronous=OFF`; a trigger is accepted before it is written; the queue in memory gets a trigger before it is
-//! written; triggers that the end of a run did not know of are not written again after it; ends whose transaction failed
-//! are not kept; values of a key do not merge in the file; failures are not written; a later timer replaces a sooner one;
-//! a commit that failed with IOERR is called not applied. One that nobody had put there was found as well: what a
-//! statement with `returning` wrote was taken for written before it was committed.
+//! To show that the test can fail, faults were put into the crate; each was found within the short form:
+//! `synchronous=OFF`; a trigger is accepted before it is written; the queue in memory gets a trigger before
+//! it is written; triggers that the end of a run did not include are not written again after it; ends whose
+//! transaction failed are not kept; values of a key do not merge in the file; failures are not written; a
+//! later timer replaces a sooner one; a commit that failed with IOERR is called not applied. It also found a
+//! real fault: the result of a statement with `returning` counted as written before it was committed.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -40,10 +42,10 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|number| number.parse().expect("a number"))
 }
 
-/// A disk of the test's, in a folder of the system's that has nothing but empty files for what is locked and looked for there.
+/// A test disk, in a folder of the system that has only empty files, for locks and existence checks.
 ///
-/// After each power cut the files are in another folder: so the process that was cut off, whose threads are still there,
-/// finds nothing by its name, and its lock is in nobody's way.
+/// After each power cut the files are in another folder: so the process that was cut off, whose threads are
+/// still there, finds nothing by its name, and its lock is in no one's way.
 struct Mounted {
     root: tempfile::TempDir,
     boots: u32,
@@ -85,7 +87,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Says how to play it again when the test fails.
+/// Prints how to replay it when the test fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -97,7 +99,7 @@ impl Drop for Seed {
     }
 }
 
-/// Some faults of any call.
+/// Plans some faults of random calls.
 fn plant(disk: &Disk, seeded: &mut Seeded) {
     for _ in 0..=seeded.below(4) {
         let call =
@@ -108,7 +110,7 @@ fn plant(disk: &Disk, seeded: &mut Seeded) {
     }
 }
 
-/// One file through some power cuts. Returns how many calls failed.
+/// Plays one file through some power cuts. Returns the number of failed calls.
 fn play(seed: u64, cuts: u64) -> u64 {
     let _says = Seed(seed);
     let mut mounted = Mounted::new(seed);
@@ -153,7 +155,7 @@ fn play(seed: u64, cuts: u64) -> u64 {
     failed
 }
 
-/// Compares what is in the file with what is known. By chance the engine opens it first, or another connection.
+/// Compares the file with the record. At random the engine or another connection opens it first.
 fn check(path: &Path, ledger: &Ledger, engine_first: bool) {
     let q = engine_first.then(|| world::open(path).expect("a file that was whole"));
     ledger.compare(path);

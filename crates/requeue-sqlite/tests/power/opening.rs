@@ -1,4 +1,4 @@
-//! Others add while the queue is being opened, and somebody looks for what they add all the time.
+//! Other processes add while the queue is being opened, and a reader looks for their keys all the time.
 
 use crate::Mounted;
 use crate::common::{LONG, once_free};
@@ -53,7 +53,7 @@ fn e2_what_others_add_as_the_queue_is_being_opened_is_in_its_line() {
     drop((busy, client, file));
 }
 
-/// Ends the two writers however the test ends: without it a failed test would wait for them for ever.
+/// Ends the two writers even if the test fails: otherwise it would wait for them for ever.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -77,7 +77,7 @@ fn e34_an_add_of_its_own_waits_for_one_sync_of_the_log_and_makes_no_more_as_it_e
     assert_eq!(Client::open(&path).unwrap().list("opened").unwrap().len(), 2);
 }
 
-/// Looks while no more than so many reads of SQLite go well.
+/// Runs `looks` with a limited number of SQLite's reads.
 fn within<T>(mounted: &Mounted, reads: u64, looks: impl FnOnce() -> Result<T, EngineError>) -> T {
     let fault = Fault { call: Call::Read, after: reads, times: u64::MAX, code: Call::Read.errors()[0] };
     mounted.disk.plant(fault);

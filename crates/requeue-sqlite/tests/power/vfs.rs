@@ -1,6 +1,6 @@
-//! SQLite's files are on the [disks](crate::disk) of the test: the VFS, which is the default one of this process.
+//! SQLite's files on the test's [disks](crate::disk): the VFS, which is this process's default.
 //!
-//! Time, chance and sleep are those of the VFS that was the default before.
+//! Time, randomness and sleep come from the previous default VFS.
 
 use crate::disk::{Disk, Region, Said, disk_of};
 use rusqlite::ffi;
@@ -9,23 +9,23 @@ use std::mem::size_of;
 use std::path::Path;
 use std::sync::{Arc, Once};
 
-/// What SQLite has of an open file. It allocates it, and knows its head alone.
+/// SQLite's part of an open file. SQLite allocates it, and knows only its head.
 #[repr(C)]
 struct OpenFile {
     head: ffi::sqlite3_file,
     body: *mut Body,
 }
 
-/// What is ours of it.
+/// Our part of an open file.
 struct Body {
     disk: Arc<Disk>,
     file: u64,
     who: u64,
-    /// What SQLite has pointers to.
+    /// Memory to which SQLite has pointers.
     shared: Vec<Region>,
 }
 
-/// The files whose folder SQLite's own VFS syncs with them.
+/// Files whose folder SQLite's own VFS syncs with them.
 const JOURNALS: c_int = ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_WAL;
 
 fn code(said: Said) -> c_int {
@@ -38,7 +38,7 @@ fn size(n: impl TryInto<usize>) -> usize {
 
 /// # Safety
 ///
-/// `file` was opened by [`open`], and not closed since; SQLite calls nothing else of it at the same time.
+/// `file` was opened by [`open`], and not closed since; SQLite makes no other call on it at the same time.
 unsafe fn body<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Body {
     // SAFETY: `open` made the body, with `Box::into_raw`, and only `close` frees it; SQLite uses a file from one thread
     // at a time.
@@ -202,7 +202,7 @@ unsafe extern "C" fn sector_size(_: *mut ffi::sqlite3_file) -> c_int {
     512
 }
 
-/// A write does no harm to bytes beside it, as SQLite's own VFS says of all disks.
+/// Reports that a write does not harm adjacent bytes, as SQLite's own VFS does for all disks.
 unsafe extern "C" fn characteristics(_: *mut ffi::sqlite3_file) -> c_int {
     ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
@@ -272,7 +272,7 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// From now on SQLite's files are on the test's disks.
+/// Puts SQLite's files on the test's disks from now on.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! What goes on while the power is cut: workers whose runs fail now and then, threads that trigger, and another process.
+//! The load while the power is cut: workers whose runs fail now and then, threads that trigger, and another
+//! process.
 
 use crate::common::{LONG, once_free};
 use crate::disk::{Disk, Seeded};
@@ -33,7 +34,7 @@ pub(crate) struct World {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a thread that triggers has.
+/// State of a thread that triggers.
 struct Thread {
     number: u64,
     path: PathBuf,
@@ -45,7 +46,7 @@ struct Thread {
 }
 
 impl World {
-    /// Works on what there is, and triggers more and more if `triggers`.
+    /// Starts workers and, if `triggers`, threads that trigger more and more.
     pub(crate) fn start(
         path: &Path,
         disk: &Arc<Disk>,
@@ -72,7 +73,7 @@ impl World {
         Ok(Self { disk: disk.clone(), ledger: ledger.clone(), q, worker, stops, threads })
     }
 
-    /// Nobody triggers any more.
+    /// Stops the triggers.
     fn calm(&mut self) {
         self.stops.store(true, SeqCst);
         for thread in self.threads.drain(..) {
@@ -80,7 +81,7 @@ impl World {
         }
     }
 
-    /// What was accepted runs, by the same handle, when no call of the disk fails any more.
+    /// Waits until all that was accepted has run, by the same handle, with no more faults.
     pub(crate) fn rest(&mut self) {
         self.calm();
         self.disk.mend();
@@ -100,8 +101,8 @@ impl World {
         }
     }
 
-    /// The process is gone, after a power cut: it runs nothing any more. It may try for a while to write its last ends
-    /// to what it has open, which is nothing any more.
+    /// Ends the process after a power cut: it runs nothing any more. It may try for a while to write its last
+    /// ends to its open file, which is no longer valid.
     pub(crate) fn end(mut self) -> JoinHandle<()> {
         self.calm();
         assert!(self.worker.stop(LONG).wait().complete);
@@ -109,7 +110,7 @@ impl World {
     }
 }
 
-/// Handlers of which each fourth run of a hot key fails.
+/// Starts workers whose handlers fail in each fourth run of a hot key.
 fn work(q: &Q, disk: &Arc<Disk>, ledger: &Arc<Ledger>, seed: u64) -> Worker {
     let (disk, ledger, runs) = (disk.clone(), ledger.clone(), AtomicU64::new(seed));
     let worker = Worker::of(q).workers(3).start_threads(move |run: Run<u64, Numbers>| {
@@ -164,7 +165,7 @@ impl Thread {
         }
     }
 
-    /// A trigger of any sort. True if it was accepted.
+    /// Makes a random trigger. True if it was accepted.
     fn trigger(&mut self, key: u64) -> bool {
         let number = self.ledger.bump(key);
         let value = Numbers::from([number]);
@@ -193,7 +194,7 @@ impl Thread {
         }
     }
 
-    /// Something is written, and all that ended before is written with it. True if it was.
+    /// Writes something, and with it all earlier ends. True if it succeeded.
     fn write(&mut self) -> bool {
         let key = self.seeded.below(HOT);
         let number = self.ledger.bump(key);
@@ -253,7 +254,7 @@ impl Thread {
         }
     }
 
-    /// What another process does.
+    /// Acts as another process.
     fn others_ask(&mut self) {
         let Ok(client) = Client::open(&self.path) else { return };
         for _ in 0..=self.seeded.below(3) {
@@ -267,7 +268,7 @@ impl Thread {
         }
     }
 
-    /// Brings the log into the file, which the engine does after 16 MB.
+    /// Copies the log into the file, which the engine does after 16 MB.
     fn checkpoint(&mut self) {
         let how = self.seeded.one_of(&["passive", "full", "restart", "truncate"]);
         if let Ok(other) = Connection::open(&self.path) {

@@ -1,22 +1,22 @@
-//! What was told as deleted a moment ago, and is not known to be back.
+//! Files that were recently reported as deleted and are not known to be back.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a deletion is remembered. The memory is for whoever looks at the file late,
-/// at the moment when it is back and about to go: a moment as short as events lie unread.
+/// How long a deletion is remembered. It matters only if a program looks at the file late, when it is back
+/// and about to go again: a moment as short as events stay unread.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// How many are remembered, so that a great deletion does not take memory for ever.
+/// Maximum number of remembered deletions, which bounds the memory after a large deletion.
 const ROOM: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Ghosts {
     now: Instant,
-    /// Path, path below the root, and when it was told last.
+    /// By path: the path below the root, and when it was last reported.
     told: BTreeMap<PathBuf, (PathBuf, Instant)>,
-    /// In the order of telling; those that were told again since stand in it twice.
+    /// In the order of reports; paths that were reported again appear twice.
     order: VecDeque<(Instant, PathBuf)>,
 }
 
@@ -48,7 +48,7 @@ impl Ghosts {
         self.told.remove(path);
     }
 
-    /// This path and all below it, with the paths below their roots.
+    /// This path and all below it, with their paths below the roots.
     pub(super) fn below(&self, path: &Path) -> Vec<(PathBuf, PathBuf)> {
         let from = self.told.range(path.to_owned()..);
         let inside = from.take_while(|(ghost, _)| ghost.starts_with(path));

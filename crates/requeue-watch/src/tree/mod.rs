@@ -1,25 +1,23 @@
-//! What is known, and what an event makes of it.
+//! The tree: what is known of the files, and how events change it.
 //!
-//! An event is only a reason to look: it says where, and what stands there *now* is
-//! asked of the disk. So it does not matter how old an event is, and the order of two
-//! matters only in that the last one on a name comes last, which the kernel keeps. Four
-//! rules make sure that nothing is missed:
+//! An event is only a reason to look: it says where, and the disk is asked for the *current* state there. So
+//! the age of an event does not matter, and the order of two matters only in that the last one on a name
+//! comes last, which the kernel guarantees. Four rules make sure that nothing is missed:
 //!
-//! 1. **Watch, then list.** What comes into a directory after its watch is set makes an
-//!    event; what came before stands in the list.
-//! 2. **The watch is the identity.** The kernel gives the same number for the same
-//!    directory. Where a path has another number than before, it is another directory,
-//!    and all in it is told anew; where it has the same, the events tell all. But a directory
-//!    that was moved here may have been here before, and away for a while in which its
-//!    events were looked for in another one: it is told anew as well.
-//! 3. **Whatever is not known is told anew.** An overflow, a root that comes back.
-//! 4. **A deletion is told again when something came and went unseen.** Whoever is told
-//!    of a deletion may find the file, because it is back; if it has gone again before it
-//!    is looked for here, it was never known to be back, and only the memory of the first
-//!    deletion tells that somebody may have seen it ([`Ghosts`]).
+//! 1. **Watch, then list.** A file that comes into a directory after its watch is set makes an event; one
+//!    that came before is in the list.
+//! 2. **The watch is the identity.** The kernel gives a directory one number. If a path has a different
+//!    number than before, it is another directory, and all in it is reported anew; if it has the same, the
+//!    events report all changes. But a directory that was moved here may have been here before, and away for
+//!    a while in which its events were looked up in another one: it is reported anew too.
+//! 3. **All that is uncertain is reported anew**, after an overflow or when a root comes back.
+//! 4. **A deletion is reported again if something came and went unseen.** A program that is told of a
+//!    deletion may find the file, because it is back. If it has gone again before we look, it was never known
+//!    to be back, and only the memory of the first deletion tells that a program may have seen it
+//!    ([`Ghosts`]).
 //!
-//! Directories are listed one at a time ([`Tree::step`]), so that whoever drives this
-//! can take the events that come meanwhile.
+//! Directories are listed one at a time ([`Tree::step`]), so that the caller can read events that come
+//! meanwhile.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -40,18 +38,18 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-/// What the kernel tells.
+/// An event of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Happened {
-    /// Something about a name in a directory. `moved` says that something was moved to that name.
+    /// An event on a name in a directory. `moved`: something was moved to that name.
     Entry { watch: Watch, name: OsString, moved: bool },
-    /// Something about a directory itself. `over` says that its watch is no more.
+    /// An event on a directory itself. `over`: its watch has ended.
     Itself { watch: Watch, over: bool },
     /// Events were lost.
     Overflow,
 }
 
-/// Names a directory for as long as we run; none is used twice.
+/// Identifies a directory for the lifetime of the watcher; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Node(u64);
 
@@ -59,24 +57,24 @@ struct Node(u64);
 struct Dir {
     root: usize,
     parent: Option<Node>,
-    /// The name in its parent.
+    /// Its name in the parent.
     name: OsString,
-    /// None before the first scan, and where no watch could be had.
+    /// `None` before the first scan, and if no watch could be set.
     watch: Option<Watch>,
-    /// Keys, and files that were keys when they were last told of.
+    /// Names of keys, and of files that were keys when last reported.
     files: HashSet<OsString>,
     dirs: HashMap<OsString, Node>,
     rules: Option<Gitignore>,
-    /// It was told as a key, being a directory.
+    /// The directory itself was reported as a key.
     key: bool,
 }
 
-/// How much of a directory is told when it is listed.
+/// How much of a directory is reported when it is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scan {
-    /// Everything, if it is another directory than before; else it is not listed.
+    /// Everything, if it is a different directory than before; otherwise it is not listed.
     IfOther,
-    /// What is not known yet.
+    /// Only news.
     News,
     /// Everything.
     All(Event),
@@ -92,7 +90,7 @@ pub(crate) struct Tree {
     /// The directories with this watch: several if roots overlap.
     watched: HashMap<Watch, Vec<Node>>,
     todo: VecDeque<(Node, Scan)>,
-    /// Directories of which it was said that they cannot be read. They are tried again.
+    /// Directories that were reported as unreadable. They are tried again.
     unreadable: HashSet<Node>,
     ghosts: Ghosts,
     next: u64,
@@ -115,31 +113,31 @@ impl Tree {
         }
     }
 
-    /// It is that late by now. Never goes back.
+    /// Sets the current time. It never goes back.
     pub(crate) fn time(&mut self, now: Instant) {
         self.ghosts.time(now);
     }
 
-    /// What is to be told since the last call.
+    /// Takes the reports since the last call.
     pub(crate) fn take_reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.out)
     }
 
-    /// How many files and directories are known.
+    /// Numbers of known files and directories.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.dirs.values().map(|dir| dir.files.len()).sum(), self.watched.len())
     }
 
-    /// Whether there are directories to be listed.
+    /// Whether there are directories to list.
     pub(crate) fn is_busy(&self) -> bool {
         !self.todo.is_empty()
     }
 
-    /// Lists one directory that waits for it.
+    /// Lists one directory of those that wait for it.
     ///
     /// # Errors
     ///
-    /// The kernel has no watch left.
+    /// If the kernel has no watch left.
     pub(crate) fn step(&mut self, disk: &mut impl Disk) -> Result<(), (PathBuf, io::Error)> {
         match self.todo.pop_front() {
             Some((node, scan)) => self.scan(disk, node, scan),
@@ -147,7 +145,7 @@ impl Tree {
         }
     }
 
-    /// Takes what the kernel tells.
+    /// Handles an event of the kernel.
     pub(crate) fn happened(&mut self, disk: &mut impl Disk, happened: Happened) {
         match happened {
             Happened::Entry { watch, name, moved } => {
@@ -176,13 +174,13 @@ impl Tree {
         }
     }
 
-    /// Everything is looked at and told again.
+    /// Looks at everything and reports it again.
     pub(crate) fn tell_all(&mut self, event: Event) {
         let nodes: Vec<Node> = self.roots.iter().filter_map(|root| root.node).collect();
         self.todo.extend(nodes.into_iter().map(|node| (node, Scan::All(event))));
     }
 
-    /// Something happened to a name in a directory: looks what stands there.
+    /// Handles an event on a name in a directory: looks what is there now.
     fn entry(&mut self, disk: &mut impl Disk, node: Node, name: &OsStr, moved: bool) {
         let Some(dir) = self.dirs.get(&node) else { return };
         if !self.roots[dir.root].wants(name) {
@@ -262,7 +260,7 @@ impl Tree {
         }
     }
 
-    /// A subdirectory is to be listed; a new one is entered. Told where directories are keys.
+    /// Schedules a subdirectory to be listed; enters a new one. Reports it if directories are keys.
     fn enter(&mut self, node: Node, name: &OsStr, verdict: Verdict, scan: Scan) {
         let Some(parent) = self.dirs.get(&node) else { return };
         let key = self.dir_keys && verdict == Verdict::Key;
@@ -310,8 +308,7 @@ impl Tree {
         node
     }
 
-    /// Forgets a directory and all below it; what were keys are told with `event`, the
-    /// deepest first.
+    /// Forgets a directory and all below it. Keys among them are reported with `event`, the deepest first.
     fn forget(&mut self, disk: &mut impl Disk, top: Node, event: Option<Event>) {
         let mut order = vec![top];
         let mut at = 0;
@@ -367,7 +364,7 @@ impl Tree {
         names.into_iter().rev().collect()
     }
 
-    /// Where the directory is, as the system is asked for it.
+    /// The path of the directory for system calls.
     fn place(&self, node: Node) -> PathBuf {
         let below = self.below(node);
         match self.dirs.get(&node).map(|dir| &self.roots[dir.root]) {
@@ -396,7 +393,7 @@ impl Tree {
         self.out.push(Report::Change(change));
     }
 
-    /// The path as it is told, and the one below the root.
+    /// The path as it is reported, and the one below the root.
     fn names(&self, node: Node, name: Option<&OsStr>) -> Option<(PathBuf, PathBuf)> {
         let root = &self.roots[self.dirs.get(&node)?.root];
         Some(match (&root.shape, name) {
@@ -409,8 +406,8 @@ impl Tree {
         })
     }
 
-    /// Something of this name, or in a directory of this name, came and may have gone. What stands there now is told
-    /// otherwise.
+    /// Reports remembered deletions again, because something with this name, or in a directory of this name,
+    /// came and may have gone. An entry that is there now is reported otherwise.
     fn tell_ghosts(&mut self, node: Node, name: Option<&OsStr>, stands: Option<Kind>) {
         if self.ghosts.is_empty() {
             return;

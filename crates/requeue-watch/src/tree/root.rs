@@ -1,29 +1,28 @@
-//! Roots: what they lead to, and what becomes of one that goes away.
+//! Roots: their targets, and the handling of one that goes away.
 
 use super::*;
 use crate::disk::Stamp;
 
-/// What a root is.
+/// The kind of a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Dir,
-    /// A file of this name. Its directory is watched, because a file that is replaced
-    /// takes its own watch with it.
+    /// A file with this name. Its directory is watched, because a file that is replaced takes its own watch
+    /// with it.
     File {
         name: OsString,
         dir: PathBuf,
-        /// The path is a link: nobody tells when what it leads to changes, so that is
-        /// looked at.
+        /// The path is a link. No event reports a change of its target, so the target is checked.
         linked: Option<Stamp>,
     },
 }
 
 #[derive(Debug)]
 pub(super) struct Root {
-    /// As it was given.
+    /// The path as given.
     pub(super) typed: PathBuf,
     pub(super) shape: Shape,
-    /// None while it is gone.
+    /// `None` while it is gone.
     pub(super) node: Option<Node>,
     /// The path without links, against which `.gitignore` files are matched.
     pub(super) real: PathBuf,
@@ -44,7 +43,7 @@ impl Root {
         }
     }
 
-    /// Whether this name in the root's directory is any of its business.
+    /// Whether this name in the root's directory concerns it.
     pub(super) fn wants(&self, name: &OsStr) -> bool {
         match &self.shape {
             Shape::Dir => true,
@@ -54,11 +53,11 @@ impl Root {
 }
 
 impl Tree {
-    /// Begins with all roots.
+    /// Starts with all roots.
     ///
     /// # Errors
     ///
-    /// A root that is not there.
+    /// If a root does not exist.
     pub(crate) fn begin(&mut self, disk: &mut impl Disk) -> Result<(), (PathBuf, io::Error)> {
         for root in 0..self.roots.len() {
             self.attach(disk, root, Event::Initial).map_err(|e| (self.roots[root].typed.clone(), e))?;
@@ -66,7 +65,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Finds out what the root leads to, and has it listed.
+    /// Resolves the root, and schedules it to be listed.
     fn attach(&mut self, disk: &mut impl Disk, index: usize, event: Event) -> io::Result<()> {
         let typed = self.roots[index].typed.clone();
         let found = disk
@@ -104,8 +103,8 @@ impl Tree {
         dirs.map(|root| root.typed.clone()).collect()
     }
 
-    /// Looks whether each root is where it was; one that was gone may be back, and a
-    /// directory that could not be read may be readable.
+    /// Checks whether each root is where it was. One that was gone may be back, and an unreadable directory
+    /// may be readable.
     pub(crate) fn look_at_roots(&mut self, disk: &mut impl Disk) {
         self.todo.extend(self.unreadable.iter().map(|node| (*node, Scan::IfOther)));
         for index in 0..self.roots.len() {
@@ -152,7 +151,7 @@ impl Tree {
         }
     }
 
-    /// Nobody can say where this root leads.
+    /// Handles a root whose target cannot be determined.
     fn cannot_look(&mut self, node: Node, typed: PathBuf, error: io::Error) {
         let dir = self.dirs.get(&node).map(|dir| &self.roots[dir.root].shape);
         if let Some(Shape::File { linked: Some(_), .. }) = dir {

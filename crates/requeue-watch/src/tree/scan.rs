@@ -1,13 +1,13 @@
-//! Listing a directory, and telling what is new or gone in it.
+//! Listing a directory, and reporting what is new or gone in it.
 
 use super::*;
 
 impl Tree {
-    /// Sets the watch, lists the directory, and tells what `scan` asks for.
+    /// Sets the watch, lists the directory, and reports what `scan` asks for.
     ///
     /// # Errors
     ///
-    /// The kernel has no watch left.
+    /// If the kernel has no watch left.
     pub(super) fn scan(
         &mut self,
         disk: &mut impl Disk,
@@ -58,7 +58,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Notes the watch of a directory; true if it is another one than before.
+    /// Records the watch of a directory. Returns true if it is a different one than before.
     fn bind(&mut self, disk: &mut impl Disk, node: Node, watch: Watch) -> bool {
         if self.dirs.get(&node).is_some_and(|dir| dir.watch == Some(watch)) {
             return false;
@@ -85,8 +85,9 @@ impl Tree {
         }
     }
 
-    /// Another directory stands here than before, perhaps not the first other one, or may have stood here for a while:
-    /// what was told as deleted and is not in this one may have been in another.
+    /// Reports remembered deletions again, because a different directory is here than before, and others may
+    /// have been here in between: a file that was reported as deleted and is not in this one may have been in
+    /// another.
     fn tell_ghosts_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
         if self.ghosts.is_empty() {
             return;
@@ -102,7 +103,7 @@ impl Tree {
         }
     }
 
-    /// Compares a directory's list with what is known of it.
+    /// Compares a directory's list with the known state.
     fn compare(&mut self, disk: &mut impl Disk, node: Node, scan: Scan, list: Vec<(OsString, Kind)>) {
         if self.rules.gitignore {
             let rules = self.read_rules(disk, node, &list);

@@ -1,5 +1,4 @@
-//! The tree on a file system that changes under its hands: before every call that asks
-//! it something, anything may happen to it.
+//! The tree on a file system that changes at every step: anything may happen before each call on it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use fastrand::Rng;
 
 #[derive(Clone, Debug)]
 enum Inode {
-    /// With the number of the write that made it what it is.
+    /// With the number of the write that last changed it.
     File(u64),
     Dir(BTreeMap<String, usize>),
 }
@@ -17,21 +16,21 @@ enum Inode {
 /// A file system with the events of inotify.
 struct Fake {
     inodes: Vec<Inode>,
-    /// Inode of each watch; the watch's number is the place. None: no more.
+    /// Inode of each watch; the watch's number is its index. `None`: ended.
     watches: Vec<Option<usize>>,
     events: VecDeque<Happened>,
-    /// How many events are kept.
+    /// Maximum number of events kept.
     room: usize,
     overflows: usize,
     writes: u64,
     dice: Rng,
-    /// Changes that may still happen by themselves.
+    /// Number of random changes that may still happen.
     unrest: usize,
     /// All paths that were ever files.
     ever: HashSet<PathBuf>,
     forbidden: HashSet<PathBuf>,
     texts: HashMap<PathBuf, Vec<u8>>,
-    /// Where the directory `away` was before.
+    /// The earlier place of the directory `away`.
     back: (usize, &'static str),
 }
 
@@ -159,7 +158,7 @@ impl Fake {
         }
     }
 
-    /// This directory and all below.
+    /// This directory and all below it.
     fn all_dirs(&self, top: usize) -> Vec<usize> {
         let mut all = Vec::new();
         if let Inode::Dir(_) = self.inodes[top] {
@@ -187,7 +186,7 @@ impl Fake {
         files
     }
 
-    /// One thing happens somewhere below the root.
+    /// Makes one random change below the root.
     fn stir(&mut self) {
         const NAMES: [&str; 4] = ["a", "b", "c", "d"];
         let dirs = self.all_dirs(TOP);
@@ -209,8 +208,8 @@ impl Fake {
         self.ever.extend(self.files(Path::new("r")).into_keys());
     }
 
-    /// The root goes, or something comes in its place. Not while the tree is at work:
-    /// nothing tells of a root, so one that comes and goes between two looks is not seen.
+    /// Removes or replaces the root. Not while the tree is at work: no event reports a root, so one that
+    /// comes and goes between two checks is not seen.
     fn move_the_root(&mut self) {
         const NAMES: [&str; 3] = ["a", "b", "z"];
         let name = NAMES[self.dice.usize(..3)];
@@ -301,7 +300,7 @@ fn tree(only: &[&str], dirs: bool, roots: &[&str]) -> Tree {
     Tree::new(rules, dirs, roots.iter().map(PathBuf::from).collect(), Instant::now())
 }
 
-/// What a program saw that looks at each key when it is told.
+/// A program that looks at each key when it is reported, and what it saw.
 #[derive(Default)]
 struct Program {
     seen: HashMap<PathBuf, Option<u64>>,
@@ -326,7 +325,7 @@ impl Program {
         }
     }
 
-    /// Until nothing is left to do.
+    /// Runs until there is nothing left to do.
     fn settle(&mut self, tree: &mut Tree, disk: &mut Fake) {
         for round in 0.. {
             assert!(round < 100_000, "it does not come to rest");
@@ -351,7 +350,7 @@ impl Program {
     }
 }
 
-/// Runs one history; says what the program has not seen.
+/// Runs one history. Returns what the program has not seen.
 fn history(seed: u64, room: usize) -> (Fake, Vec<String>) {
     let mut disk = Fake::new(seed);
     disk.room = room;
@@ -418,7 +417,7 @@ fn in_a_history_with_overflows_nothing_is_lost() {
     assert!(overflows > 200, "{overflows}");
 }
 
-/// A tree with `r/x` and `r/d/y`, told of.
+/// A tree with `r/x` and `r/d/y`, already reported.
 fn two_files(only: &[&str], dirs: bool) -> (Tree, Fake, Program) {
     let (mut disk, mut tree) = (Fake::new(1), tree(only, dirs, &["r"]));
     let r = disk.resolve(Path::new("r")).unwrap();
@@ -639,8 +638,8 @@ fn a_watch_that_the_kernel_takes_away_is_set_again() {
     assert_eq!(program.events(), pairs(&[("r/d/y", Event::Write)]));
 }
 
-/// The kernel tells of what is deleted in a directory that is elsewhere for a moment; where that is looked for, another
-/// directory stands, which has such a file.
+/// The kernel reports a deletion in a directory that is elsewhere for a moment. Another directory with such a
+/// file is there when it is looked up.
 #[test]
 fn a_directory_that_was_away_while_another_stood_there_is_told_anew() {
     let (mut tree, mut disk, mut program) = two_files(&[], false);

@@ -1,18 +1,18 @@
-//! The alarms that are set, by instant and then by the order in which they were
-//! set: knows neither lock nor thread, and takes the time as an argument.
+//! The set of alarms, ordered by instant and then by when they were set. It knows neither lock nor thread,
+//! and takes the time as an argument.
 
 use crate::Instant;
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Names one alarm of one [`Alarms`]. The sequence number is never used twice,
-/// so that taking back an alarm that has rung cannot hit a later one.
+/// Identifies one alarm of one [`Alarms`]. A sequence number is never used twice, so cancelling an alarm that
+/// has fired cannot hit a later one.
 pub(super) type AlarmId = (Instant, u64);
 
-/// The wakers that wait for an instant.
+/// A set of wakers, each waiting for an instant.
 ///
-/// Wakers are foreign code: every operation hands out those that it is done
-/// with, so that the caller can wake or drop them without its lock.
+/// Wakers are user code: every operation returns those that it is done with, so that the caller can wake or
+/// drop them outside its lock.
 #[derive(Debug)]
 pub(super) struct Alarms {
     by_instant: BTreeMap<AlarmId, Waker>,
@@ -32,12 +32,12 @@ impl Alarms {
         id
     }
 
-    /// The waker of `id`, unless that alarm has rung or was taken back before.
+    /// Removes the alarm `id` and returns its waker, unless it has fired or was removed before.
     pub(super) fn take_back(&mut self, id: AlarmId) -> Option<Waker> {
         self.by_instant.remove(&id)
     }
 
-    /// The soonest alarm that is due at `now`. One at [`Instant::NEVER`] never is.
+    /// Removes the soonest alarm that is due at `now`. An alarm at [`Instant::NEVER`] is never due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<Waker> {
         let soonest = self.by_instant.first_entry()?;
         let at = soonest.key().0;
@@ -47,7 +47,7 @@ impl Alarms {
         Some(soonest.remove())
     }
 
-    /// When the next alarm rings, if any ever does.
+    /// The instant of the next alarm, if one will ever fire.
     pub(super) fn soonest(&self) -> Option<Instant> {
         let (at, _) = *self.by_instant.keys().next()?;
         (!at.is_never()).then_some(at)

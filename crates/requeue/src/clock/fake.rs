@@ -1,4 +1,4 @@
-//! A clock that moves only when it is told to, and that tells who waits for it.
+//! A clock for tests, which moves only when told to and counts its waiters.
 
 use super::alarms::Alarms;
 use super::{Alarm, Clock};
@@ -13,16 +13,14 @@ use std::time::Duration;
 /// every instant of every clock.
 const LAST: Instant = Instant::from_nanos(u64::MAX - 1);
 
-/// A clock for tests: it stands still until it is told to move, and it tells how
-/// many callers wait for it.
+/// A clock for tests: it stands still until it is told to move, and counts the callers that wait for it.
 ///
-/// Clones share the time. When the clock is moved, every alarm that has come due
-/// rings, by instant and then by the order in which they were set: after the
-/// time has moved, without any lock, on the thread that moved it. Blocking and
-/// async waits are driven alike.
+/// Clones share the time. Moving the clock fires every alarm that is due, ordered by instant and then by when
+/// it was set. The alarms fire after the time has moved, outside any lock, on the thread that moved it.
+/// Blocking and async waits behave alike.
 ///
-/// A test that wants to be sure that somebody waits before it goes on calls
-/// [`wait_for_alarms`](Self::wait_for_alarms) instead of sleeping.
+/// A test that needs a waiter to be there before it goes on calls [`wait_for_alarms`](Self::wait_for_alarms)
+/// instead of sleeping.
 ///
 /// ```
 /// use requeue::{Clock, FakeClock, Parker};
@@ -51,12 +49,11 @@ pub struct FakeClock {
 struct State {
     /// At most [`LAST`].
     now: Instant,
-    /// All later than `now`, except between a move of the clock and the end of
-    /// the ringing that follows it.
+    /// All later than `now`, except between a move of the clock and the end of the alarms that it fires.
     alarms: Alarms,
-    /// The alarms of `watch_at`: no caller waits for them, so they are not counted.
+    /// The alarms of `watch_at`. No caller waits for them, so they are not counted.
     watches: Alarms,
-    /// Who waits for how many alarms.
+    /// Callers of `wait_for_alarms`, with the number that each waits for.
     watchers: Vec<(usize, Waker)>,
 }
 
@@ -73,8 +70,7 @@ impl FakeClock {
         Self::at(Instant::ORIGIN)
     }
 
-    /// A clock that shows `now`; one nanosecond before [`Instant::NEVER`] where
-    /// `now` is that.
+    /// A clock that shows `now`, or one nanosecond before [`Instant::NEVER`] if `now` is that.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -88,12 +84,12 @@ impl FakeClock {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Moves the clock forward, in one jump, and rings what has come due. It
-    /// stops one nanosecond before [`Instant::NEVER`].
+    /// Moves the clock forward, in one jump, and fires the alarms that have come due. It stops one nanosecond
+    /// before [`Instant::NEVER`].
     ///
     /// # Panics
     ///
-    /// Where a waker panics: with its panic, after all the others were woken.
+    /// If a waker panics: with its panic, after all the others were woken.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -107,14 +103,13 @@ impl FakeClock {
         self.turn(|state| state.now + by);
     }
 
-    /// Puts the clock to an instant, which may be an earlier one: so a test can
-    /// have a clock that jumps. Alarms that have rung stay rung; the others wait
-    /// for their instant, however far away that now is. At most one nanosecond
-    /// before [`Instant::NEVER`].
+    /// Sets the clock to an instant, which may be earlier: a test can let the clock jump back. Alarms that
+    /// have fired stay fired; the others wait for their instant, however far away it is now. The clock stops
+    /// one nanosecond before [`Instant::NEVER`].
     ///
     /// # Panics
     ///
-    /// As [`advance`](Self::advance).
+    /// Like [`advance`](Self::advance).
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -127,10 +122,9 @@ impl FakeClock {
         self.turn(|_| now);
     }
 
-    /// How many alarms are set: neither rung nor dropped. A blocking wait with
-    /// an instant sets one, an async wait too; a wait for ever sets none.
-    /// One for [`Instant::NEVER`] counts, although it never rings; one that no caller
-    /// waits for ([`watch_at`](Clock::watch_at)) does not.
+    /// Number of alarms that are set: neither fired nor dropped. A blocking or async wait with a deadline
+    /// sets one; a wait without a deadline sets none. An alarm at [`Instant::NEVER`] counts, although it
+    /// never fires. An alarm that no caller waits for ([`watch_at`](Clock::watch_at)) does not count.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -147,7 +141,7 @@ impl FakeClock {
         self.state.lock().alarms.len()
     }
 
-    /// When the next alarm rings, if any ever does.
+    /// The instant of the next alarm, if one will ever fire.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -163,13 +157,12 @@ impl FakeClock {
         self.state.lock().alarms.soonest()
     }
 
-    /// Moves the clock to the instant of its next alarm, rings every alarm of
-    /// that instant and says which instant it was. `None`, and nothing moved,
-    /// where no alarm will ever ring.
+    /// Moves the clock to its next alarm, fires every alarm of that instant, and returns the instant. If no
+    /// alarm will ever fire, returns `None` and moves nothing.
     ///
     /// # Panics
     ///
-    /// As [`advance`](Self::advance).
+    /// Like [`advance`](Self::advance).
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -191,11 +184,10 @@ impl FakeClock {
         next
     }
 
-    /// Blocks until at least `n` alarms are set, that is until `n` callers wait
-    /// for this clock. A test calls it where it would otherwise sleep and hope.
-    /// It blocks for ever where nobody comes, and it blocks the thread: in a
-    /// runtime with one thread, where the waiters are tasks of the same thread,
-    /// yield and look at [`alarms`](Self::alarms) instead.
+    /// Blocks until at least `n` alarms are set, that is, until `n` callers wait for this clock. Use it
+    /// instead of a sleep. It blocks for ever if the callers do not come, and it blocks the thread: on a
+    /// runtime with one thread, where the waiters are tasks of that thread, yield and check
+    /// [`alarms`](Self::alarms) instead.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -228,14 +220,14 @@ impl FakeClock {
 }
 
 impl State {
-    /// The next alarm that is due. Those that somebody waits for ring first.
+    /// Removes the next alarm that is due. Alarms that a caller waits for go first.
     fn pop_due(&mut self) -> Option<Waker> {
         self.alarms.pop_due(self.now).or_else(|| self.watches.pop_due(self.now))
     }
 }
 
 impl FakeClock {
-    /// Moves the time to what `to` says and rings what is due then.
+    /// Moves the time to `to`, and fires the alarms that are due then.
     fn turn(&self, to: impl FnOnce(&mut State) -> Instant) {
         let mut due = {
             let mut state = self.state.lock();
@@ -251,7 +243,7 @@ impl FakeClock {
         first.resume();
     }
 
-    /// Sets an alarm among those that `among` names, and takes it out there when it is dropped.
+    /// Sets an alarm in the set that `among` selects. Dropping the alarm removes it there.
     fn set_among(&self, at: Instant, waker: &Waker, among: fn(&mut State) -> &mut Alarms) -> Alarm {
         let mine = waker.clone();
         let mut state = self.state.lock();

@@ -1,16 +1,13 @@
-//! Where time comes from, and how a waiting caller is woken at an instant.
+//! Sources of time, and wake-ups at an instant.
 //!
-//! A queue reads no clock but its own, and asks it two things: what time is it,
-//! and wake me then. [`SystemClock`] answers with the system's time;
-//! [`FakeClock`] stands still until a test moves it;
-//! `TokioClock` (feature `tokio`) follows a runtime's time.
-//! Others are a few lines: see [`Clock`].
+//! A queue reads only its own clock, and asks it two things: the time, and a wake-up at an instant.
+//! [`SystemClock`] uses the system's time; [`FakeClock`] stands still until a test moves it; `TokioClock`
+//! (feature `tokio`) follows a runtime's time. Writing another takes a few lines: see [`Clock`].
 //!
-//! The wake-up goes through a [`Waker`], so that one mechanism serves tasks and
-//! threads, and comes back as an [`Alarm`], so that a wait that ends early leaves
-//! nothing behind. A thread that waits sleeps on a [`Parker`], whose waker it
-//! hands out; and because a sleeping thread can watch the time by itself, a clock
-//! may say how ([`Clock::park_until`]) and spare itself the alarm.
+//! A wake-up goes through a [`Waker`], so that one mechanism serves tasks and threads. It is returned as an
+//! [`Alarm`], so that a wait that ends early leaves nothing behind. A waiting thread sleeps on a [`Parker`],
+//! whose waker it hands out. Because a sleeping thread can watch the time itself, a clock may implement that
+//! ([`Clock::park_until`]) and save the alarm.
 
 use crate::Instant;
 use crate::panics::{in_drop, quietly};
@@ -37,10 +34,9 @@ pub use self::system::timer_thread_running;
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::tokio::{TokioClock, TokioClockError};
 
-/// A source of time: what the queue reads, and what wakes those who wait.
+/// A source of time, which also wakes callers at an instant.
 ///
-/// A clock of one's own, here one that runs sixty times faster than the
-/// system's:
+/// A clock that runs sixty times faster than the system's:
 ///
 /// ```
 /// use requeue::{Alarm, Clock, Instant, Parker, SystemClock};
@@ -66,8 +62,8 @@ pub use self::tokio::{TokioClock, TokioClockError};
 /// ```
 #[doc(alias("PassiveClock", "WithTicker", "WithDelayedExecution", "WithTickerAndDelayedExecution"))]
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. It should not go backwards; where it does, the queue goes
-    /// on counting from the latest instant that it has seen.
+    /// The current time. It should not go backwards; if it does, the queue keeps using the latest instant
+    /// that it has seen.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock};
@@ -79,25 +75,22 @@ pub trait Clock: Send + Sync + 'static {
     /// ```
     fn now(&self) -> Instant;
 
-    /// Wakes `waker` once this clock shows `at` or later (at once, before it
-    /// returns, where it already does), unless the [`Alarm`] is dropped before.
-    /// [`Instant::NEVER`] does not come.
+    /// Wakes `waker` once this clock shows `at` or later, unless the [`Alarm`] is dropped before. If that is
+    /// already so, it wakes before it returns. [`Instant::NEVER`] does not come.
     ///
-    /// Waking too early, or for an alarm that is being dropped at the same time,
-    /// costs whoever waits one look at the clock and does no other harm; waking
-    /// too late makes keys late; not waking leaves them lying.
+    /// A wake-up that comes too early, or while its alarm is being dropped, costs the waiter one look at the
+    /// clock and does no other harm. A late wake-up makes keys late. A missing wake-up leaves keys unserved.
     ///
-    /// The queue calls this, and drops the alarm, without holding its lock. A
-    /// clock calls wakers without holding its own.
+    /// The queue calls this, and drops the alarm, without holding its lock. A clock must call wakers without
+    /// holding its own.
     ///
     /// # What runs where the clock rings
     ///
-    /// The thread that calls the wakers calls them for every queue and task that
-    /// waits for this clock, one after another, so none of them may block. Of the
-    /// queue's own wakers that is true: they wake a thread or a task and ask the
-    /// clock, by [`now`](Self::now) and `wake_at`, for their next alarm. They fire no
-    /// timer, tell no [`Metrics`](crate::Metrics) and drop no key. What users add to
-    /// that thread is theirs to keep short: the wakers of their tasks, and the clock.
+    /// The thread that calls wakers serves every queue and task that waits for this clock, one after another,
+    /// so no waker may block. The queue's own wakers do not: they wake a thread or a task and set their next
+    /// alarm through [`now`](Self::now) and `wake_at`. They fire no timer, call no
+    /// [`Metrics`](crate::Metrics) and drop no key. The wakers of users' tasks, and the clock itself, must be
+    /// short too.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Parker};
@@ -112,13 +105,13 @@ pub trait Clock: Send + Sync + 'static {
     #[doc(alias("After", "AfterFunc", "NewTimer", "Timer"))]
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
 
-    /// [`wake_at`](Self::wake_at) for something that no caller waits for: with it the
-    /// queue asks some milliseconds after it woke a task whether that task has come.
-    /// It sets such an alarm only where others wait beside the task.
+    /// Like [`wake_at`](Self::wake_at), for a wake-up that no caller waits for. The queue uses it to check,
+    /// some milliseconds after it woke a task, whether that task has come. It sets such an alarm only if
+    /// others wait beside the task.
     ///
-    /// The default is `wake_at`, and is right for every clock that tells the time. A
-    /// clock for tests that counts alarms, to know how many callers wait, leaves these
-    /// out, as [`FakeClock`] does; a clock that wraps one passes the call on.
+    /// The default calls `wake_at`, and is right for every real clock. A clock for tests that counts alarms
+    /// as waiting callers leaves these out, as [`FakeClock`] does; a clock that wraps another passes the call
+    /// on.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant, Parker};
@@ -132,10 +125,9 @@ pub trait Clock: Send + Sync + 'static {
         self.wake_at(at, waker)
     }
 
-    /// Blocks the calling thread until this clock shows `at`, or `parker` is
-    /// woken, or spuriously. By default an alarm that wakes the parker; a clock
-    /// that runs at the system's pace saves the alarm by sleeping itself
-    /// ([`Parker::park_timeout`]).
+    /// Blocks the calling thread until this clock shows `at`, `parker` is woken, or spuriously. The default
+    /// sets an alarm that wakes the parker. A clock that runs at the system's pace can sleep instead
+    /// ([`Parker::park_timeout`]) and save the alarm.
     ///
     /// ```
     /// use requeue::{Clock, Parker, SystemClock};
@@ -162,10 +154,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// A wake-up that was asked of a [`Clock`]; dropping it takes it back.
+/// A wake-up requested of a [`Clock`]. Dropping it cancels the wake-up.
 ///
-/// Once it has rung, dropping it does nothing. A wake-up that has begun while
-/// the alarm is being dropped may still arrive.
+/// Once it has fired, dropping it does nothing. A wake-up that has begun while the alarm is being dropped may
+/// still arrive.
 ///
 /// ```
 /// use requeue::{Clock, FakeClock, Instant};
@@ -180,9 +172,8 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 pub struct Alarm(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Alarm {
-    /// An alarm that runs `take_back` when it is dropped. To be called by
-    /// clocks; `take_back` must not panic, for the drop may be part of an
-    /// unwinding.
+    /// An alarm that runs `take_back` when it is dropped. Called by clocks. `take_back` must not panic,
+    /// because the drop may be part of an unwinding.
     ///
     /// ```
     /// use requeue::Alarm;
@@ -196,7 +187,7 @@ impl Alarm {
         Self(Some(Box::new(take_back)))
     }
 
-    /// An alarm that has nothing to take back: it has rung already, or never will.
+    /// An alarm with nothing to cancel: it has already fired, or never will.
     ///
     /// ```
     /// drop(requeue::Alarm::none());
@@ -217,12 +208,12 @@ impl Drop for Alarm {
 
 debug!([] Alarm, |alarm| { set: alarm.0.is_some() });
 
-/// A wake-up at one instant for whichever task waits, asked of a clock once for each task.
+/// A wake-up of a waiting task at one instant, requested of the clock once per task.
 #[derive(Default)]
 pub(crate) struct TaskAlarm(Option<(Waker, Alarm)>);
 
 impl TaskAlarm {
-    /// Sees to it that the clock wakes the task at this instant, if that ever comes.
+    /// Has the clock wake the task at this instant.
     pub(crate) fn set(&mut self, clock: &dyn Clock, at: Instant, task: &Waker) {
         if !at.is_never() && self.0.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
             let alarm = clock.wake_at(at, task);
@@ -236,7 +227,7 @@ impl TaskAlarm {
         self.0.is_some()
     }
 
-    /// Takes it back. A panic of what the task's waker does as it is dropped goes no further.
+    /// Cancels the wake-up. A panic in the drop of the task's waker is caught.
     #[inline]
     pub(crate) fn end(&mut self) {
         if let Some(alarm) = self.0.take() {

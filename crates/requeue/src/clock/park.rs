@@ -1,18 +1,15 @@
-//! What a blocking wait sleeps on.
+//! The sleep of a blocking wait.
 //!
-//! `std::thread::park` alone would do, were it not for two things: its token is
-//! shared with everybody who parks this thread, and a wake-up costs a system
-//! call or at least a trip into the thread's handle. A [`Parker`] puts a flag of
-//! its own in front: who finds the flag set need not park, and who sets it for a
-//! thread that does not sleep has nothing more to do.
+//! `std::thread::park` alone has two drawbacks: its token is shared by all code that parks this thread, and a
+//! wake-up costs a system call or at least an access to the thread's handle. A [`Parker`] adds a flag of its
+//! own. A thread that finds the flag set need not park, and a waker that sets it for a thread that does not
+//! sleep is done.
 //!
-//! A wait runs users' code between its sleeps (the drop of a key, a waker), and
-//! that code may wait as well, on the same thread. Each of the two must see its
-//! own flag, or the inner wait would swallow the wake-up that was meant for the
-//! outer one. So [`Parker::current`] *takes* the thread's cached parker and puts
-//! it back when it is dropped; who asks in between gets a fresh one. What nested
-//! waits still share is the thread's token, and that can only make one of them
-//! return without a cause: the flag is set before the token.
+//! A wait runs user code between its sleeps (the drop of a key, a waker), and that code may wait on the same
+//! thread too. Each wait must see its own flag, or the inner one would swallow the outer one's wake-up. So
+//! [`Parker::current`] *takes* the thread's cached parker and puts it back when it is dropped; a nested wait
+//! gets a fresh one. Nested waits still share the thread's token. That can only make one of them return
+//! spuriously, because the flag is set before the token.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread;
@@ -24,7 +21,7 @@ use std::{cell::Cell, time::Duration};
 
 /// Neither woken nor asleep.
 const IDLE: u8 = 0;
-/// The owner sleeps, or is about to: whoever wakes it must unpark its thread.
+/// The owner sleeps or is about to: a waker must unpark its thread.
 const ASLEEP: u8 = 1;
 /// Woken; the next sleep returns at once.
 const WOKEN: u8 = 2;
@@ -35,16 +32,15 @@ thread_local! {
     static CACHED: Cell<Option<Rc<Core>>> = const { Cell::new(None) };
 }
 
-/// What a blocking wait sleeps on: one flag and the thread that owns it.
+/// A thread's place to sleep in a blocking wait: one flag and the thread that owns it.
 ///
 /// A parker belongs to the thread that asked for it and does not leave it; its
 /// [`waker`](Parker::waker) may go anywhere. A wake-up that comes before the
 /// sleep is not lost: the sleep then returns at once. Several wake-ups before
 /// one sleep are one.
 ///
-/// Sleeps may end without a cause, so whoever sleeps looks again afterwards at
-/// what it waits for. A wait inside a wait, on one thread, has a parker of its
-/// own and takes no wake-up away from the outer one.
+/// Sleeps may end spuriously, so check the condition again after each. A wait inside a wait, on one thread,
+/// has a parker of its own and takes no wake-up from the outer one.
 ///
 /// ```
 /// use requeue::Parker;
@@ -83,13 +79,13 @@ struct Sleeper {
 }
 
 impl Parker {
-    /// A parker for the calling thread: the thread's own, or a fresh one where a
-    /// wait further up the stack is using that.
+    /// A parker for the calling thread: the thread's own, or a fresh one if a wait further up the stack uses
+    /// that.
     ///
     /// # Panics
     ///
-    /// When it is called from the destructor of a thread-local value so late
-    /// that the thread has no handle any more (see [`std::thread::current`]).
+    /// If it is called from the destructor of a thread-local value so late that the thread's handle is gone
+    /// (see [`std::thread::current`]).
     ///
     /// ```
     /// use requeue::Parker;
@@ -123,10 +119,10 @@ impl Parker {
         &self.core.waker
     }
 
-    /// Sleeps until the parker is woken, or spuriously. Returns at once where it
-    /// was woken since its last sleep, and uses that wake-up up.
+    /// Sleeps until the parker is woken, or spuriously. Returns at once if it was woken since its last sleep,
+    /// and consumes that wake-up.
     ///
-    /// What the waking thread did before it woke is visible afterwards.
+    /// Writes of the waking thread before the wake-up are visible afterwards.
     ///
     /// ```
     /// let parker = requeue::Parker::current();
@@ -138,10 +134,9 @@ impl Parker {
         self.core.sleeper.sleep(thread::park);
     }
 
-    /// Like [`park`](Self::park), but for `at_most` this time by the system's
-    /// clock, which knows nothing of the queue's clock: a clock of one's own
-    /// uses it in [`Clock::park_until`](crate::Clock::park_until) when the two
-    /// run alike. Every duration is accepted, [`Duration::MAX`] included.
+    /// Like [`park`](Self::park), but for at most this time by the system's clock, not the queue's. A clock
+    /// that runs at the system's pace uses it in [`Clock::park_until`](crate::Clock::park_until). Every
+    /// duration is accepted, [`Duration::MAX`] included.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,17 +1,16 @@
-//! The system's monotonic clock, read into one number.
+//! The system's monotonic clock, read as one number.
 //!
-//! A queue with metrics reads the clock in each call, one with timers in each get.
-//! [`std::time::Instant`] keeps seconds and nanoseconds apart, and a difference of two of them is
-//! one more such pair. Read as one number, a cycle of add, get and done beside a timer, which
-//! reads once, costs 639 instructions in place of 721, and one with metrics, which reads three
-//! times, 1,142 in place of 1,388 (callgrind, rustc 1.95, glibc 2.36).
+//! A queue with metrics reads the clock in each call, one with timers in each get. [`std::time::Instant`]
+//! keeps seconds and nanoseconds apart, which makes each difference costly. One number is cheaper: a cycle of
+//! add, get and done beside a timer (one reading) costs 639 instructions instead of 721, and a cycle with
+//! metrics (three readings) 1,142 instead of 1,388 (callgrind, rustc 1.95, glibc 2.36).
 //!
-//! The `unsafe` in here is a call of the C library that writes into a variable of ours.
+//! The `unsafe` here is a call of the C library that writes into a local variable.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant as StdInstant};
 
-/// Nanoseconds since some instant that is the same for the whole process, saturating.
+/// Nanoseconds since an origin that is fixed for the process, saturating.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "calls the C library, see above")]
 #[inline]
@@ -29,9 +28,9 @@ pub(super) fn nanos() -> u64 {
     since(meeting().0, StdInstant::now())
 }
 
-/// An instant as both clocks call it: between two readings of the number, as near to each other
-/// as in any of some attempts. So it is right to half of what a reading takes, and whoever reads
-/// one clock after the other finds them in that order.
+/// Reads both clocks at one instant: `Instant` is read between two readings of the number, and the closest of
+/// several attempts is kept. The error is at most half a reading, and reading one clock after the other keeps
+/// their order.
 #[cfg(target_os = "linux")]
 fn bring_together() -> (StdInstant, u64) {
     let attempt = || {
@@ -53,25 +52,25 @@ fn bring_together() -> (StdInstant, u64) {
     (StdInstant::now(), 0)
 }
 
-/// An instant as both clocks call it, the same for the whole process.
+/// A pair of readings taken at one instant, once per process.
 fn meeting() -> (StdInstant, u64) {
     static MEETING: OnceLock<(StdInstant, u64)> = OnceLock::new();
     *MEETING.get_or_init(bring_together)
 }
 
-/// In 64 bits: `Duration::as_nanos` would do it in 128.
+/// Nanoseconds as 64 bits; `Duration::as_nanos` would compute 128.
 fn since(earlier: StdInstant, later: StdInstant) -> u64 {
     let since = later.saturating_duration_since(earlier);
     since.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(since.subsec_nanos()))
 }
 
-/// What [`nanos`] calls an instant; 0 if that lies before the first number.
+/// Converts an instant to the number of [`nanos`]; 0 if it lies before the origin.
 pub(super) fn from_std(at: StdInstant) -> u64 {
     let (met, nanos) = meeting();
     if at >= met { nanos.saturating_add(since(met, at)) } else { nanos.saturating_sub(since(at, met)) }
 }
 
-/// The instant that [`nanos`] calls this; `None` where the platform cannot express it.
+/// Converts a number of [`nanos`] to an instant; `None` if the platform cannot express it.
 pub(super) fn to_std(at: u64) -> Option<StdInstant> {
     let (met, nanos) = meeting();
     if at >= nanos {

@@ -1,9 +1,8 @@
-//! The system's monotonic clock, and the one thread that rings its alarms.
+//! The system's monotonic clock, and the thread that fires its alarms.
 //!
-//! Blocking callers sleep by themselves, so the thread exists only while
-//! somebody waits who cannot: an async task, or a clock that is built on this
-//! one. It is one for the whole process, because an alarm costs it a map entry
-//! while another thread would cost a stack.
+//! Blocking callers sleep by themselves, so the thread exists only while a waiter cannot: an async task, or a
+//! clock built on this one. There is one thread for the process, because an alarm costs it a map entry and
+//! another thread would cost a stack.
 
 use super::alarms::{AlarmId, Alarms};
 use super::{Alarm, Clock, reading};
@@ -17,39 +16,33 @@ use std::io;
 use std::task::Waker;
 use std::time::{Duration, Instant as StdInstant, SystemTime};
 
-/// How many wakers are taken out in one hold of the timer's lock.
+/// Maximum number of wakers taken out in one hold of the timer's lock.
 const BATCH: usize = 64;
 
-/// How long the thread stays without an alarm: ending and starting it costs some
-/// 50 us, which tasks that wait, work and wait again would pay for each key, and so
-/// would an `add` that wakes one of several tasks and sets the watch over it.
+/// How long the thread stays alive without an alarm. Restarting it costs about 50 us, which tasks that wait,
+/// work and wait again would pay for each key, and so would an `add` that wakes one of several tasks and sets
+/// the watch over it.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The system's monotonic clock: the one that a queue uses unless it is given
-/// another.
+/// The system's monotonic clock, and the default clock of a queue.
 ///
-/// It is the clock of [`std::time::Instant`], counted in nanoseconds from an origin that is
-/// the same for all `SystemClock`s of a process, so their instants may be
-/// compared. It never goes backwards and does not follow changes of the date.
-/// Whether it goes on while the machine is suspended is the operating system's
-/// choice: on Linux it stands still (`CLOCK_MONOTONIC`), so a delay is a delay
-/// of running time; [`std::time::Instant`] names the source elsewhere.
+/// It is the clock of [`std::time::Instant`], counted in nanoseconds from an origin that all `SystemClock`s
+/// of a process share, so their instants can be compared. It never goes backwards and does not follow changes
+/// of the date. Whether it runs while the machine is suspended depends on the operating system: on Linux it
+/// stands still (`CLOCK_MONOTONIC`), so a delay is a delay of running time; see [`std::time::Instant`] for
+/// other systems.
 ///
-/// A blocking wait sleeps in the thread that waits. The first alarm that is set
-/// through [`wake_at`](Clock::wake_at) starts one thread, `requeue-timer`, which
-/// serves the whole process and ends 20 ms after its last alarm has rung or was
-/// dropped, unless another one is set meanwhile. Queues with tasks that wait use it
-/// for their timers, and for a look whether a woken task has come. Where the thread cannot be
-/// started, the waker is woken at once: whoever waits looks, finds that it is too
-/// early and asks again, so nothing is late for it and the next attempt comes by
-/// itself, at the price of a wait that is busy.
+/// A blocking wait sleeps in the waiting thread. The first alarm set through [`wake_at`](Clock::wake_at)
+/// starts one thread, `requeue-timer`. It serves the whole process and ends 20 ms after its last alarm has
+/// fired or was dropped. Queues with waiting tasks use it for their timers, and to check whether a woken task
+/// has come. If the thread cannot be started, the waker is woken at once: the waiter finds that it is too
+/// early and asks again, so nothing is late, but the wait is busy.
 ///
-/// That thread calls one waker after the other. Those of queues only wake others; no
-/// sink of [`Metrics`](crate::Metrics), no drop of a key and no handler runs on it.
-/// What runs on it are the wakers of the tasks that wait, and the methods of a clock of
-/// one's own that is built on this one. An executor's wakers are short; a waker of one's
-/// own that blocks, or runs the task itself, delays the alarms of all queues of the
-/// process for as long. One that panics is caught.
+/// The thread calls one waker after the other. A queue's wakers only wake others: no
+/// [`Metrics`](crate::Metrics) sink, no drop of a key and no handler runs on it. The wakers of waiting tasks
+/// do, and the methods of a clock that is built on this one. An executor's wakers are short. A user's waker
+/// that blocks, or runs the task itself, delays the alarms of all queues of the process for that time. A
+/// panic of a waker is caught.
 ///
 /// ```
 /// use requeue::{Clock, SystemClock};
@@ -62,9 +55,9 @@ const LINGER: Duration = Duration::from_millis(20);
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The instant of this clock that [`std::time::Instant`] calls `at`. On Linux the two are
-    /// compared once in a process, and this is right to half of what a reading takes, some ten
-    /// nanoseconds. [`Instant::ORIGIN`] for one that lies before this clock's origin.
+    /// Converts a [`std::time::Instant`] to an instant of this clock. On Linux the two clocks are compared
+    /// once per process; the error is at most half a reading, about ten nanoseconds. Returns
+    /// [`Instant::ORIGIN`] for an instant before this clock's origin.
     ///
     /// ```
     /// use requeue::{Add, SystemClock, WorkQueue};
@@ -81,8 +74,8 @@ impl SystemClock {
         Instant::from_nanos(reading::from_std(at))
     }
 
-    /// What [`std::time::Instant`] calls this instant of this clock; `None` for
-    /// [`Instant::NEVER`], and where the platform cannot express it.
+    /// Converts an instant of this clock to a [`std::time::Instant`]; `None` for [`Instant::NEVER`], and if
+    /// the platform cannot express it.
     ///
     /// ```
     /// use requeue::{Instant, SystemClock};
@@ -98,10 +91,9 @@ impl SystemClock {
         reading::to_std(at.as_nanos())
     }
 
-    /// The instant of this clock at which the system's date will be, or was, `date`, as the
-    /// two stand now: a date that is set anew later moves nothing, and neither does a
-    /// suspend. The latest [`Instant`] before [`NEVER`](Instant::NEVER) for what is too
-    /// far away, [`ORIGIN`](Instant::ORIGIN) for what is too long ago.
+    /// Converts a date to an instant of this clock, by how the two stand now: a later change of the date or a
+    /// suspend does not move the result. Returns the latest [`Instant`] before [`NEVER`](Instant::NEVER) if
+    /// the date is too far away, and [`ORIGIN`](Instant::ORIGIN) if it is too long ago.
     ///
     /// ```
     /// use requeue::{Add, SystemClock, WorkQueue};
@@ -122,8 +114,8 @@ impl SystemClock {
         })
     }
 
-    /// What the system's date will be, or was, at this instant of this clock, as the two
-    /// stand now; `None` for [`Instant::NEVER`], and where the platform cannot express it.
+    /// Converts an instant of this clock to a date, by how the two stand now; `None` for [`Instant::NEVER`],
+    /// and if the platform cannot express it.
     ///
     /// ```
     /// use requeue::{SystemClock, WorkQueue};
@@ -169,8 +161,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Whether the process's timer thread runs: true from the moment an alarm is
-/// set until the thread has found no alarm left and does nothing any more.
+/// Whether the process's timer thread runs: from when an alarm is set until the thread has found no alarm
+/// left and ends.
 #[doc(hidden)]
 #[must_use]
 pub fn timer_thread_running() -> bool {
@@ -183,22 +175,21 @@ static TIMER: Timer = Timer::new(|timer| {
 
 type Spawn = fn(&'static Timer) -> io::Result<()>;
 
-/// The alarms and the thread that rings them.
+/// The alarms, and the state of the thread that fires them.
 struct Timer {
     state: Mutex<State>,
-    /// Told when the thread sleeps longer than it should.
+    /// Notified when the thread sleeps longer than it should.
     changed: Condvar,
     spawn: Spawn,
 }
 
 struct State {
     alarms: Alarms,
-    /// The thread exists. It ends only by making this false under the lock with
-    /// no alarm set, and it is started under the lock: so an alarm is never set
-    /// without a thread to ring it, and there are never two.
+    /// The thread exists. It ends only by setting this to false under the lock with no alarm set, and it is
+    /// started under the lock. So an alarm always has a thread, and there are never two.
     running: bool,
-    /// Until when the thread sleeps. `None` while it is awake: it then looks
-    /// at the alarms again before it sleeps, and need not be told.
+    /// Until when the thread sleeps. `None`: it is awake, looks at the alarms before it sleeps, and need not
+    /// be notified.
     asleep_until: Option<Instant>,
 }
 
@@ -230,7 +221,7 @@ impl Timer {
         }
     }
 
-    /// Sets an alarm; gives the waker back where no thread can be had to ring it.
+    /// Sets an alarm. Returns the waker if no thread can be started.
     fn set(&'static self, at: Instant, waker: Waker) -> Result<AlarmId, Waker> {
         let mut state = self.state.lock();
         if !state.running {
@@ -250,8 +241,8 @@ impl Timer {
         Ok(id)
     }
 
-    /// An alarm that leaves others behind does not disturb the thread, even if
-    /// it was the soonest: it then wakes once in vain; waking it now would cost that every time.
+    /// Removes an alarm without disturbing the thread, even if it was the soonest: the thread then wakes once
+    /// for nothing, which is cheaper than waking it each time.
     fn take_back(&self, id: AlarmId) -> Option<Waker> {
         let mut state = self.state.lock();
         let waker = state.alarms.take_back(id)?;

@@ -11,20 +11,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A clock that follows `tokio::time` of one runtime, so that a test with
-/// `start_paused = true` drives the queue as well.
+/// A clock that follows `tokio::time` of one runtime, so that a test with `start_paused = true` drives the
+/// queue too.
 ///
-/// It counts from the moment it is built; clones share that origin, clocks that
-/// were built separately do not, and their instants must not be compared. The
-/// runtime rounds its timers up to a millisecond: never early, at most a
-/// millisecond later than with [`SystemClock`].
+/// It counts from when it is built. Clones share that origin; clocks built separately do not, and their
+/// instants must not be compared. The runtime rounds its timers up to a millisecond: never early, and at most
+/// a millisecond later than with [`SystemClock`].
 ///
-/// Each alarm is a task on the runtime, so it rings only while the runtime is
-/// driven: a runtime with one thread must not be blocked by the wait that it
-/// shall end. Once the runtime is gone, the clock goes on (or stands still where
-/// it was paused) and its alarms move to [`SystemClock`]'s thread, those that
-/// are set and those that are still to come, so no wait is left without its
-/// wake-up.
+/// Each alarm is a task on the runtime, so it fires only while the runtime is driven: the wait that it shall
+/// end must not block a runtime with one thread. Once the runtime is gone, the clock goes on (or stands still
+/// if it was paused). Its alarms, set and to come, move to [`SystemClock`]'s thread, so no wait is left
+/// without its wake-up.
 ///
 /// ```
 /// use requeue::{Clock, TokioClock};
@@ -68,12 +65,12 @@ messages!(TokioClockError {
 });
 
 impl TokioClock {
-    /// A clock on the runtime that the caller is in.
+    /// A clock on the caller's runtime.
     ///
     /// # Errors
     ///
-    /// [`TokioClockError::NoRuntime`] outside of a runtime, and
-    /// [`TokioClockError::NoTimer`] where its timer is not enabled.
+    /// [`TokioClockError::NoRuntime`] outside of a runtime, and [`TokioClockError::NoTimer`] if its timer is
+    /// not enabled.
     ///
     /// ```
     /// use requeue::TokioClock;
@@ -92,9 +89,8 @@ impl TokioClock {
     ///
     /// # Errors
     ///
-    /// [`TokioClockError::NoTimer`] where the runtime's timer is not enabled.
-    /// (Tokio answers that question only by a panic, which is caught here but
-    /// which the panic hook reports before.)
+    /// [`TokioClockError::NoTimer`] if the runtime's timer is not enabled. (Tokio answers that question only
+    /// by a panic; it is caught here, but the panic hook reports it.)
     ///
     /// ```
     /// use requeue::TokioClock;
@@ -145,11 +141,11 @@ impl Clock for TokioClock {
     }
 }
 
-/// What an alarm and its task share. Emptied by whoever comes first: the task
-/// that rings, or the alarm that is taken back.
+/// State shared by an alarm and its task. Emptied by the first of the two: the task that fires, or the alarm
+/// that is dropped.
 enum Slot {
     Here(Waker),
-    /// The runtime is gone: rings there, unless this slot goes first.
+    /// The runtime is gone: fires on the system's clock, unless this slot goes first.
     Elsewhere {
         _alarm: Alarm,
     },
@@ -160,7 +156,7 @@ fn take(slot: &Mutex<Slot>) -> Slot {
     std::mem::replace(&mut *slot.lock(), Slot::Empty)
 }
 
-/// Owned by an alarm's task.
+/// The part owned by an alarm's task.
 struct Ringer {
     slot: Arc<Mutex<Slot>>,
     at: Instant,

@@ -1,20 +1,18 @@
-//! The full barriers of the two sides, and their price.
+//! The full barriers of the two sides, and their cost.
 //!
-//! Anywhere, `fence(SeqCst)` is one. On x86 it compiles to `mfence`, which waits
-//! for more than the stores to drain and takes several times as long as a
-//! `lock`ed instruction, which by the architecture (Intel's manual, volume 3,
-//! 9.2.5; AMD's, volume 2, 7.4.2) lets no load or store pass it either. So there
-//! a read-modify-write stands for the fence, of a word that only the thread itself
-//! ever touches. The language promises less of a read-modify-write
-//! than of a fence; the compiler keeps what stands before it before it (it
-//! releases) and what stands after it after it (it acquires), and the processor
-//! does the rest. crossbeam-epoch does the same.
+//! On any processor, `fence(SeqCst)` is a full barrier. On x86 it compiles to `mfence`, which waits for more
+//! than the stores to drain and takes several times as long as a `lock`ed instruction. By the architecture
+//! (Intel's manual, volume 3, 9.2.5; AMD's, volume 2, 7.4.2) a `lock`ed instruction lets no load or store
+//! pass it either. So on x86 a read-modify-write of a word that only this thread touches replaces the fence.
+//! The language promises less for it than for a fence: the compiler keeps earlier accesses before it
+//! (release) and later ones after it (acquire), and the processor does the rest. crossbeam-epoch does this
+//! too.
 //!
-//! Under loom and Miri, which know the language's rules only, and on other
-//! processors the fence itself is used.
+//! On other processors, and under loom and Miri, which know only the language's rules, the fence itself is
+//! used.
 //!
-//! What the proof needs can be [left out](crate::sync::leaves_out), so that the models and the
-//! long stress test can be seen to fail.
+//! Parts that the proof needs can be [left out](crate::sync::leaves_out), to see the models and the long
+//! stress test fail.
 
 use crate::sync::atomic::{self, Ordering::SeqCst};
 use crate::sync::leaves_out;

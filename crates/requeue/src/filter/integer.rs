@@ -1,12 +1,10 @@
-//! Which keys are integers, and the word that stands for each.
+//! Integer keys, and the word that represents each.
 
-/// The key as a word, if it is one of Rust's own integers of at most 64 bits. Two such keys
-/// of one type are equal just when their words are. The compiler answers this for each type
-/// of keys, so that nothing is left of it where keys are something else.
+/// The key as a word, if it is one of Rust's integer types of at most 64 bits. Two such keys of one type are
+/// equal exactly if their words are. The compiler evaluates this per key type, so other types pay nothing.
 ///
-/// A type that is made of an integer (`struct Id(u64)`) is not one: nobody but its author
-/// knows how its `Eq` compares. `NonZeroU64`, `char` and `bool` could be added to the list;
-/// nobody has asked for them.
+/// A type that wraps an integer (`struct Id(u64)`) does not count: only its author knows how its `Eq`
+/// compares. `NonZeroU64`, `char` and `bool` could be added to the list.
 #[inline(always)]
 pub(crate) fn word<Q: ?Sized>(key: &Q) -> Option<u64> {
     macro_rules! read {

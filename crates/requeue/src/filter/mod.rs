@@ -1,18 +1,15 @@
-//! The pending filter: tells without the lock that an `add` is redundant, where keys are
-//! integers (see `integer.rs`; why no others: docs/EXPERIMENTS.md, "Redundant adds of strings").
+//! The pending filter: finds redundant adds without the lock, for integer keys (see `integer.rs`; for other
+//! keys see docs/EXPERIMENTS.md, "Redundant adds of strings").
 //!
-//! A key is *pending* while it is ready, or held and dirty: adding it changes
-//! nothing then. The filter is a table beside the queue (see `table.rs`) of keys
-//! that are pending, written under the mutex and read without it. It holds no
-//! key that is not pending, and need not hold all that are.
+//! A key is *pending* while it is ready, or held and dirty: adding it then changes nothing. The filter is a
+//! table beside the queue (see `table.rs`) of pending keys, written under the mutex and read without it.
+//! Every key in it is pending, but not every pending key is in it.
 //!
-//! * A key is entered when an `add` that came through the lock was redundant, so
-//!   that queues without such adds have no filter and pay one load an add. Not
-//!   where the order is a user's own: it wants to hear of each.
-//! * It is withdrawn when it stops being pending, in the same lock hold: when it is
-//!   handed out, or leaves the line. The state machine has one function for that,
-//!   and remembers for each key whether it has been entered (`PUBLISHED`), so that
-//!   others pay one test of a flag.
+//! * A key is entered when an `add` under the lock was redundant, so queues without redundant adds have no
+//!   filter and pay one load per add. A custom order must see each add, so it uses no filter.
+//! * A key is withdrawn when it stops being pending, in the same lock hold: when it is handed out, or leaves
+//!   the line. The state machine has one function for that, and remembers for each key whether it has been
+//!   entered (`PUBLISHED`), so that other keys pay one test of a flag.
 //! * It may be overwritten by another key that needs its entry.
 //!
 //! # The protocol
@@ -26,48 +23,42 @@
 //!   (then it was redundant)
 //! ```
 //!
-//! **What the run sees (Q5).** Let W be a write that happens before the add (its
-//! caller's, or one that the caller knew of), R a read by the handler of the
-//! key's next run, and L have found the entry unchanged: L has read what entered
-//! the key, so it is coherence-ordered before C, which struck that out. (Where
-//! the entry had been given to another key, C is that striking-out; it happened
-//! in an earlier hold of the mutex, so it too happens before G.) The rule for
-//! fences (C++20, [atomics.order] 4): if A happens before X, Y happens before G
-//! and X is coherence-ordered before Y, then A precedes G in the single order S
-//! of all such fences. With L and C for X and Y: A precedes G. Were R to read what
-//! W overwrote, R would be coherence-ordered before W, and by the same rule, since
-//! G happens before R and W before A, G would precede A. So R sees W or something
-//! later. And as the hand-out comes after L, the run starts after the call began.
+//! **What the run sees (Q5).** Let W be a write that happens before the add (its caller's, or one that the
+//! caller knew of), R a read by the handler of the key's next run, and L a load that found the entry
+//! unchanged. L has read what entered the key, so it is coherence-ordered before C, the store that removed
+//! it. (If the entry had been given to another key, C is that replacement; it happened in an earlier hold of
+//! the mutex, so it too happens before G.) The rule for fences (C++20, [atomics.order] 4): if A happens
+//! before X, Y happens before G and X is coherence-ordered before Y, then A precedes G in the single order S
+//! of all such fences. With L and C for X and Y: A precedes G. Now suppose R read what W overwrote. Then R
+//! would be coherence-ordered before W, and by the same rule, since G happens before R and W before A, G
+//! would precede A. This is a contradiction, so R sees W or something later. And because the hand-out comes
+//! after L, the run starts after the call began.
 //!
-//! **A cancel** withdraws in the same way, with the same barrier. An add whose L found the
-//! entry comes before C, and is cancelled with what was pending. One that begins after the
-//! cancel has returned does not find it, by whatever it knows of that return: were it to, A
-//! would precede G as above, and G precedes A because the return was told after G and known
-//! before A.
+//! **A cancel** withdraws in the same way, with the same barrier. An add whose L found the entry comes before
+//! C, and is cancelled with what was pending. An add that begins after the cancel has returned, and knows of
+//! that return by any means, does not find the entry: otherwise A would precede G as above, but G precedes A
+//! because the return was told after G and known before A.
 //!
 //! Without either barrier L may be answered before W has left the adder's store
 //! buffer, or R before C has left the getter's.
 //!
-//! W and R are accesses to atomics and to what is built of them, locks and
-//! channels included. That is all that safe code can tell. It is less than
-//! *happens before*, which the mutex gave: `unsafe` code that passes plain memory
-//! from an adder to a run must say so by an atomic of its own (store with
-//! `Release`, load with `Acquire`).
+//! W and R are accesses to atomics and to what is built of them, locks and channels included. Safe code can
+//! observe nothing else. The guarantee is weaker than the *happens before* of the mutex: `unsafe` code that
+//! passes plain memory from an adder to a run needs an atomic of its own (store with `Release`, load with
+//! `Acquire`).
 //!
-//! **What L is a look at.** A number that is never used twice and stands beside the key
-//! in the entry: see `table.rs`.
+//! **The value that L reads.** A number that is never used twice and stands beside the key in the entry: see
+//! `table.rs`.
 //!
-//! **Shutting down (Q10).** `close`, `shut_down` and drains close the gate first,
-//! in the lock hold that changes the phase (which only these do while the queue
-//! is open: see `Shared`), with a full barrier after. An add whose call comes
-//! after theirs returned sees it closed, by whatever it knows of their return: as
-//! the gate is looked at again after A, even by a relaxed load. Nothing is
-//! entered any more, so an add that overlaps and still finds its key was
-//! redundant the moment before the gate was closed.
+//! **Shutting down (Q10).** `close`, `shut_down` and drains first close the gate, in the lock hold that
+//! changes the phase (which only they do while the queue is open: see `Shared`), followed by a full barrier.
+//! An add that begins after their return, and knows of it by any means, sees the gate closed, because it
+//! looks at the gate again after A; a relaxed load is enough. Nothing is entered any more, so an add that
+//! overlaps and still finds its key was redundant the moment before the gate was closed.
 //!
-//! **What else an add in the lock does.** The end of its lock hold looks at who is to be woken. A
-//! redundant add does not owe that: it makes no key ready, and a wake-up that was lost is found out
-//! by an alarm of the clock (`wait.rs`, "The watch").
+//! **Skipping the end of the lock hold.** The end of a lock hold looks for waiters to wake. A redundant add
+//! need not do that: it makes no key ready, and an alarm of the clock detects a lost wake-up (`wait.rs`, "The
+//! watch").
 
 mod barrier;
 mod integer;
@@ -82,8 +73,8 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::leaves_out;
 use requeue_core::{Core, Ticket};
 
-/// There is no table yet. Else the gate is the number of the table in use, from 1,
-/// with `CLOSED` if nothing is to be found any more.
+/// No table yet. Otherwise the gate is the number of the table in use, from 1, with `CLOSED` if nothing can
+/// be found any more.
 const EMPTY: usize = 0;
 const CLOSED: usize = 1 << 8;
 
@@ -101,7 +92,7 @@ impl Filter {
         Self { gate: AtomicUsize::new(EMPTY), tables: Tables::new() }
     }
 
-    /// The gate, if the key may be found. Nothing at all is done for keys that are no integers.
+    /// The gate, if the key may be found. Compiles to nothing for keys that are not integers.
     #[inline(always)]
     pub(crate) fn open<Q: ?Sized>(&self, key: &Q) -> Option<Open> {
         word(key)?;
@@ -109,16 +100,15 @@ impl Filter {
         (gate.wrapping_sub(1) < LEVELS).then_some(Open(gate))
     }
 
-    /// Whether the key is pending, with a barrier of the caller's before it was
-    /// found to be. Does not hold that it is not if not.
+    /// `true`: the key is pending, and a full barrier lies between the two looks. `false`: unknown, take the
+    /// lock.
     #[inline]
     pub(crate) fn finds<Q: ?Sized>(&self, Open(gate): Open, key: &Q, hash: u32) -> bool {
         word(key).is_some_and(|key| self.tables.is_pending(gate.wrapping_sub(1), key, hash))
             && self.gate.load(Relaxed) == gate
     }
 
-    /// Enters the key of a redundant add, which is this integer, unless the state machine
-    /// must hear of each add.
+    /// Enters the integer key of a redundant add, unless the state machine must see each add.
     #[cold]
     #[inline(never)]
     pub(crate) fn publish<K, V>(&self, core: &mut Core<K, V>, ticket: Ticket, key: u64, hash: u32) {
@@ -130,7 +120,7 @@ impl Filter {
         }
     }
 
-    /// The table in use, made if there is none; under the mutex.
+    /// The table in use, created if there is none; under the mutex.
     fn level(&self) -> Option<usize> {
         if self.gate.load(Relaxed) == EMPTY {
             self.tables.make(0);
@@ -140,8 +130,7 @@ impl Filter {
         Some(self.gate.load(Acquire).wrapping_sub(1)).filter(|level| *level < LEVELS)
     }
 
-    /// Makes a larger table, without the mutex, if the one in use has turned out to be too
-    /// small.
+    /// Creates a larger table, without the mutex, if the one in use has turned out to be too small.
     #[inline]
     pub(crate) fn grow_if_too_small(&self) {
         if self.tables.is_too_small() {
@@ -159,8 +148,7 @@ impl Filter {
         }
     }
 
-    /// Withdraws a key that was published and is being handed out: under the
-    /// mutex, before anybody can begin to handle it.
+    /// Withdraws a published key that is being handed out: under the mutex, before its handler can begin.
     #[cold]
     #[inline(never)]
     pub(crate) fn withdraw<K>(&self, key: &K, hash: u32) {
@@ -173,8 +161,8 @@ impl Filter {
         barrier::getter_barrier();
     }
 
-    /// From here on nothing is found. Under the mutex, before the state machine
-    /// refuses anybody.
+    /// Closes the filter: nothing is found from here on. Called under the mutex, before the state machine
+    /// refuses any trigger.
     pub(crate) fn close(&self) {
         if !leaves_out("gate") {
             // what `grow` released stays so

@@ -1,13 +1,12 @@
-//! Where published keys stand: small tables of entries, a cache line a bucket.
+//! The tables of published keys: each bucket is a cache line of several entries.
 //!
-//! A bucket has several ways, because a table of single entries is at its best
-//! when it is mostly empty: of 100 keys in 1,024 entries one in ten would share
-//! its entry with another, and the two would overwrite each other with every add. Of
-//! four ways in a line the reader finds the right one for the price of the line.
+//! A bucket has several ways, because a table of single entries works well only when mostly empty: with 100
+//! keys in 1,024 entries, one key in ten would share its entry with another, and the two would overwrite each
+//! other with every add. With four ways in a line the reader finds the key for the price of one line.
 //!
-//! Entries are written under the queue's mutex only. A table that is too small is
-//! followed by a larger one; it stays where it is, because readers may be in it,
-//! and what stands in it stays valid until it is withdrawn.
+//! Entries are written only under the queue's mutex. If a table is too small, a larger one follows. The old
+//! table stays where it is, because readers may be in it, and its entries stay valid until they are
+//! withdrawn.
 
 use super::barrier::adder_barrier;
 use crate::sync::atomic::AtomicU64;
@@ -15,15 +14,15 @@ use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64 as Counter, AtomicUsize};
 
-/// Entries a bucket: a line of 64 bytes of two words each.
+/// Entries per bucket: a line of 64 bytes holds four entries of two words.
 const WAYS: usize = if cfg!(requeue_loom) { 2 } else { 4 };
-/// How many buckets the tables have, one after the other.
+/// Number of buckets of each table.
 const BUCKETS: [usize; LEVELS] = if cfg!(requeue_loom) { [1, 2, 4] } else { [256, 1_024, 4_096] };
 pub(super) const LEVELS: usize = 3;
 
-/// A place for a key, which is read as a sequence lock is.
+/// Room for one key, read like a sequence lock.
 struct Entry {
-    /// 0 while the entry is free, else a number that no other entering has ever had.
+    /// 0 while the entry is free, otherwise a number that is used only once.
     number: AtomicU64,
     key: AtomicU64,
 }
@@ -33,7 +32,7 @@ impl Entry {
         Self { number: AtomicU64::new(0), key: AtomicU64::new(0) }
     }
 
-    /// Whether the entry holds this key after a barrier of the caller's.
+    /// Whether the entry holds this key after the caller's barrier.
     #[inline]
     fn is_pending(&self, key: u64) -> bool {
         let number = self.number.load(Acquire);
@@ -68,16 +67,15 @@ impl Entry {
 #[repr(align(64))]
 struct Bucket([Entry; WAYS]);
 
-/// What is counted as entries are written: guarded by the queue's mutex, and atomic
-/// only because it stands beside it. For the same reason no models' atomics.
+/// Counts of entries written. Guarded by the queue's mutex, and atomic only because it stands beside it; for
+/// that reason not the models' atomics.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// Entries written.
+    /// Number of entries written.
     entered: Counter,
-    /// Entries that were overwritten by other keys since a larger table was last asked for.
+    /// Number of entries overwritten by other keys since a larger table was last requested.
     ousted: AtomicUsize,
-    /// Whether these have become so many that a larger table is to follow: whoever
-    /// sees this makes it. A hint, and not guarded.
+    /// Whether a larger table is needed: the caller that sees this creates it. A hint, and not guarded.
     too_small: AtomicBool,
 }
 
@@ -91,7 +89,7 @@ impl Tables {
         Self { levels: [const { OnceLock::new() }; LEVELS], ledger: Ledger::default() }
     }
 
-    /// Makes a table; nothing if it is there.
+    /// Creates a table, if it does not exist.
     pub(super) fn make(&self, level: usize) {
         if self.levels[level].get().is_none() {
             let bucket = |_| Bucket(std::array::from_fn(|_| Entry::new()));
@@ -100,26 +98,26 @@ impl Tables {
         }
     }
 
-    /// The entries that a key with this hash may stand in, if there is such a table.
+    /// The entries where a key with this hash may be, if the table exists.
     #[inline]
     fn bucket(&self, level: usize, hash: u32) -> Option<&[Entry; WAYS]> {
         let buckets = self.levels.get(level)?.get()?;
         buckets.get(hash as usize & (buckets.len() - 1)).map(|Bucket(entries)| entries)
     }
 
-    /// Whether a table holds the key after a barrier of the caller's.
+    /// Whether a table holds the key after the caller's barrier.
     #[inline]
     pub(super) fn is_pending(&self, level: usize, key: u64, hash: u32) -> bool {
         self.bucket(level, hash).is_some_and(|entries| entries.iter().any(|entry| entry.is_pending(key)))
     }
 
-    /// Whether the table in use has shown to be too small.
+    /// Whether the table in use has turned out to be too small.
     #[inline]
     pub(super) fn is_too_small(&self) -> bool {
         self.ledger.too_small.load(Relaxed)
     }
 
-    /// The same, and from here on it is not: one caller is told.
+    /// Like [`is_too_small`](Self::is_too_small), but clears the flag: only one caller gets `true`.
     pub(super) fn was_too_small(&self) -> bool {
         self.ledger.too_small.swap(false, Relaxed)
     }
@@ -148,7 +146,7 @@ impl Tables {
         entry.fill(key, number);
     }
 
-    /// Clears what a key has in the first so many tables.
+    /// Clears a key's entries in the first `levels` tables.
     pub(super) fn withdraw(&self, levels: usize, key: u64, hash: u32) {
         for level in 0..levels {
             let Some(entries) = self.bucket(level, hash) else { break };
@@ -156,13 +154,13 @@ impl Tables {
         }
     }
 
-    /// How many tables there are.
+    /// Number of tables.
     #[cfg(test)]
     pub(super) fn made(&self) -> usize {
         self.levels.iter().filter(|table| table.get().is_some()).count()
     }
 
-    /// How often a key stands in a table.
+    /// Number of entries of a key in a table.
     #[cfg(test)]
     pub(super) fn entries_of(&self, level: usize, key: u64, hash: u32) -> usize {
         self.bucket(level, hash).map_or(0, |entries| entries.iter().filter(|e| e.holds(key)).count())

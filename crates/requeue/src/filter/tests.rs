@@ -1,5 +1,5 @@
-//! The filter through the queue. That an `add` takes no lock is seen by holding
-//! the lock meanwhile, on another thread.
+//! Tests of the filter through the queue. To show that an `add` takes no lock, another thread holds the lock
+//! meanwhile.
 
 use super::*;
 use crate::{Added, Order, ReadyOrder, Ticket as Place, WorkQueue};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Queue<K, S = crate::RandomState> = WorkQueue<K, (), S>;
 
-/// What an add says while the lock is taken; `None` if it waits for the lock.
+/// Result of an add while the lock is taken; `None` if it waits for the lock.
 fn without_the_lock<K, S>(q: &Queue<K, S>, add: impl FnOnce() -> Option<Added> + Send) -> Option<Added>
 where
     K: Send + Sync,
@@ -33,7 +33,7 @@ where
     })
 }
 
-/// A hasher by which the keys choose: a `u64` is its own hash.
+/// A hasher for which a `u64` is its own hash, so that a test chooses the buckets.
 #[derive(Clone, Copy, Default)]
 struct Plain;
 

@@ -1,20 +1,18 @@
-//! The queue's own alarms: one for the soonest timer when no thread waits, one that checks whether
-//! a woken task has come (the watch).
+//! The queue's alarms: one for the soonest timer if no thread waits, and one that checks whether a woken task
+//! has come (the watch).
 //!
-//! A thread that waits sleeps until the soonest timer is due; a task cannot, and
-//! it may be stuck elsewhere when the time comes. So the queue asks its clock for a
-//! wake-up. When that comes a task is woken, which looks and so fires what is due.
-//! Tasks that come and go find the alarm set and have nothing to do with the clock.
-//! Whether the woken task comes is what the watch asks: see `wait.rs`.
+//! A waiting thread sleeps until the soonest timer is due. A task cannot, and it may be stuck elsewhere when
+//! the time comes, so the queue asks its clock for a wake-up. That wakes a task, which looks at the queue and
+//! fires the timers that are due. Tasks that come and go find the alarm set and do not use the clock. The
+//! watch checks whether the woken task comes: see `wait.rs`.
 //!
-//! **What rings only wakes.** The clock rings on a thread that serves other queues
-//! too. On it no time passes for this queue: no timer fires, no sink is told and no
-//! key is dropped. What may block it is the queue's lock, and what users wrote to be
-//! called there: wakers and the clock.
+//! **An alarm only wakes.** The clock fires alarms on a thread that serves other queues too. On that thread
+//! no time passes for this queue: no timer fires, no sink is called and no key is dropped. Only the queue's
+//! lock can block it, and user code that is called there: wakers and the clock.
 //!
-//! One caller at a time sets the alarms. Others that come meanwhile only set `again`, and
-//! the first one then looks once more. So the alarms that are set are in the end always
-//! those of the latest look, and a clock that rings inside of `wake_at` causes no recursion.
+//! One caller at a time sets the alarms. Callers that come meanwhile only set `again`, and the first one then
+//! looks once more. So the alarms finally set are those of the latest look, and a clock that fires inside
+//! `wake_at` causes no recursion.
 
 use crate::Instant;
 use crate::clock::Alarm;
@@ -23,7 +21,7 @@ use crate::sync::Mutex;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Wake, Waker};
 
-/// Which of the two alarms.
+/// Selects one of the two alarms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Timer,
@@ -32,15 +30,15 @@ enum Which {
 
 #[derive(Debug)]
 pub(crate) struct Bell {
-    /// What the clock wakes. Made before the first task is entered among those who
-    /// wait: no alarm is wanted before.
+    /// The wakers given to the clock. Made before the first task is entered among the waiters: no alarm is
+    /// needed before.
     rings: OnceLock<[Waker; 2]>,
     slots: Mutex<Slots>,
 }
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// By [`Which`].
+    /// Indexed by [`Which`].
     slots: [Slot; 2],
     /// A caller is setting the alarms. It looks once more if `again` is set.
     tended: bool,
@@ -49,7 +47,7 @@ struct Slots {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// When the alarm rings; `None` where none is set or it has rung.
+    /// When the alarm fires; `None` if none is set or it has fired.
     at: Option<Instant>,
     alarm: Option<Alarm>,
 }
@@ -61,7 +59,7 @@ impl Bell {
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
-    /// Before a task waits: creates the wakers that the clock will call.
+    /// Creates the wakers that the clock will call. Called before a task waits.
     #[inline]
     pub(crate) fn hang_bell(self: &Arc<Self>) {
         self.bell.rings.get_or_init(|| {
@@ -74,8 +72,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
 }
 
 impl<K, V> Shared<K, V> {
-    /// Brings the alarms up to date. `now` is the time, if the caller has read it;
-    /// otherwise the clock is read if the watch is to be set. Not under any lock.
+    /// Brings the alarms up to date. `now` is the time, if the caller has read it; otherwise the clock is
+    /// read if the watch is to be set. Not under any lock.
     pub(crate) fn tend(&self, now: Option<Instant>) {
         {
             let mut slots = self.bell.slots.lock();
@@ -131,7 +129,7 @@ impl<K, V> Shared<K, V> {
         drop(alarm);
     }
 
-    /// An alarm rings: wakes who is to look.
+    /// Handles an alarm that has fired: wakes the waiter that is to look.
     fn rang(&self, which: Which) {
         let (at, rung) = {
             let slot = &mut self.bell.slots.lock().slots[which as usize];
@@ -152,8 +150,7 @@ impl<K, V> Shared<K, V> {
     }
 }
 
-/// If the clock panics, forgets what was set, so that the next caller that waits sets the alarms
-/// anew.
+/// If the clock panics, forgets the alarms that were set, so that the next waiting caller sets them anew.
 struct Tending<'a, K, V>(&'a Shared<K, V>);
 
 impl<K, V> Drop for Tending<'_, K, V> {
@@ -169,7 +166,7 @@ impl<K, V> Drop for Tending<'_, K, V> {
     }
 }
 
-/// What the clock wakes. It does not keep the queue alive.
+/// The waker called by the clock. It does not keep the queue alive.
 struct Ring<K, V> {
     queue: Weak<Shared<K, V>>,
     which: Which,
@@ -191,13 +188,13 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
     }
 }
 
-/// On a thread of its own; here if none can be had.
+/// Runs `what` on a new thread, or here if no thread can be started.
 #[cfg(not(requeue_loom))]
 fn elsewhere(what: impl FnOnce() + Send + 'static) {
     drop(std::thread::Builder::new().name("requeue-drop".to_owned()).spawn(what));
 }
 
-/// The models have few threads, and know nothing of which one drops a key.
+/// Runs `what` here: the models have few threads, and do not track which one drops a key.
 #[cfg(requeue_loom)]
 fn elsewhere(what: impl FnOnce()) {
     what();

@@ -1,9 +1,8 @@
-//! A lookout: an entry among the waiters that is woken when a key is ready and takes no key; through
-//! it workers are started on demand.
+//! The work watcher: an entry among the waiters that is woken when a key is ready but takes none. It starts
+//! workers on demand.
 //!
-//! It waits as a task does, and is woken as a task is. What it sees is
-//! looked at without letting time pass: it may be woken on the clock's own thread, where no timer
-//! fires, no sink is told and no key is dropped.
+//! It waits and is woken like a task. Its look lets no time pass: it may be woken on the clock's own thread,
+//! where no timer fires, no sink is called and no key is dropped.
 
 use super::{Hold, Shared};
 use crate::panics::quietly;
@@ -11,9 +10,9 @@ use crate::wait::{Sleeper, WaiterId};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// What a lookout sees.
+/// Result of a look.
 pub(crate) enum Seen {
-    /// It is woken when that changes.
+    /// No key. The watcher is woken when that changes.
     Nothing,
     /// A key is ready or due.
     Keys,
@@ -22,8 +21,8 @@ pub(crate) enum Seen {
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
-    /// Looks whether a key is there for a worker; `place` is entered among those who wait
-    /// if there is none, and in no other case.
+    /// Checks whether there is a key for a worker. If there is none, and only then, `place` is entered among
+    /// the waiters.
     pub(crate) fn keep_lookout(self: &Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
         self.hang_bell();
         let now = quietly(|| self.now());
@@ -45,14 +44,14 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         seen
     }
 
-    /// Takes the lookout away. A wake-up that it was given is passed on.
+    /// Removes the watcher. A wake-up that it was given is passed on.
     pub(crate) fn end_lookout(&self, place: &mut Option<WaiterId>) {
         let Some(id) = place.take() else { return };
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
         self.close_lookout(hold, old);
     }
-    /// Ends a hold in which the lookout's place has changed; `old` is its waker, to be dropped.
+    /// Ends a hold in which the watcher's place has changed; `old` is its waker, to be dropped.
     fn close_lookout(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
         if hold.close_after_leaving() {
             quietly(|| self.tend(None));

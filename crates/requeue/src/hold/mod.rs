@@ -1,11 +1,10 @@
-//! The queue behind its handles: one mutex around the state machine and the
-//! list of those who wait, and the discipline of what happens around a lock hold.
+//! The queue behind its handles: one mutex around the state machine and the list of waiters, and the rules
+//! for what happens around a lock hold.
 //!
-//! Before a hold: hash, read the clock (once a call, and only where time
-//! matters), clone wakers, ask users' limiters. In it: the state machine. After
-//! it, in this order: wake, tell the metrics, drop keys and values. A
-//! [`Hold`] is one such hold; its end does what comes after, also where a panic of users' code
-//! unwinds through it.
+//! Before a hold: hash, read the clock (once a call, and only if time matters), clone wakers, ask users'
+//! limiters. In it: the state machine. After it, in this order: wake, tell the metrics, drop keys and values.
+//! A [`Hold`] is one such hold; its end does what comes after, even if a panic of user code unwinds through
+//! it.
 
 mod bell;
 mod lookout;
@@ -40,31 +39,30 @@ pub(crate) struct State<K, V> {
     waiters: Waiters,
     drains: WakerSet,
     pub(crate) adders: Adders,
-    /// What the drains have been told of: how many releases, and until when
-    /// waiting keys are waited for.
+    /// State last announced to drains: the number of releases, and until when waiting keys are waited for.
     told: (u64, Option<Instant>),
 }
 
-/// What has to be done as a lock hold ends. It is noted in the state machine, beside what that
-/// wants itself: so nothing, which is the usual case, takes [one test](Core::is_quiescent).
+/// Work to do when a lock hold ends. Noted in the state machine, beside the state machine's own such work, so
+/// that the usual case, no work, is [one test](Core::is_quiescent).
 mod attention {
-    /// Somebody may wait for keys or for the end, or an alarm may be set. Set by whoever
-    /// begins to wait, taken away by the end of a hold that finds nobody.
+    /// A caller may be waiting for keys or for the end, or an alarm may be set. Set by a caller that begins
+    /// to wait, cleared by the end of a hold that finds no waiter.
     pub(super) const WAITERS: u8 = 1;
-    /// There are metrics to be told. Never taken away.
+    /// There are metrics to tell. Never cleared.
     pub(super) const METRICS: u8 = 1 << 1;
 }
 
-/// Is called for a key that a drain leaves unfinished.
+/// Callback for a key that a drain leaves unfinished.
 pub(crate) type OnUnfinished<K> = dyn Fn(&K, UnfinishedReason) + Send + Sync;
 
-/// Workers, as those see them who ask which of them has a key.
+/// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
-    /// The numbers of those who have the key of this slot: more than one while somebody says that
-    /// the run has ended which has.
+    /// The numbers of the workers that have the key of this slot. More than one only while a worker reports
+    /// the end of its run.
     fn who_has(&self, slot: u32, who: &mut Vec<usize>);
 
-    /// Tells those who run now to end.
+    /// Tells the current runs to end.
     fn cancel_runs(&self);
 }
 
@@ -74,12 +72,12 @@ pub(crate) struct Shared<K, V> {
     pub(crate) metrics: Option<Arc<dyn Metrics>>,
     /// The engine that writes down what is known of keys.
     pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
-    /// What [`Journal::takes_back`] says.
+    /// Value of [`Journal::takes_back`].
     pub(crate) takes_back: bool,
-    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is
-    /// looked at under the lock.
+    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is checked under the
+    /// lock.
     timed: atomic::AtomicBool,
-    /// Whether every call needs the time: the metrics want it, or keys grow old.
+    /// Whether every call needs the time: for metrics, or because keys grow old.
     pub(crate) stamps: bool,
     pub(crate) keeps: Keeps,
     pub(crate) unfinished: Unfinished,
@@ -88,18 +86,18 @@ pub(crate) struct Shared<K, V> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) bell: Bell,
-    /// Who is told of keys that were dropped for room.
+    /// Callback for keys that were dropped for room.
     pub(crate) on_dropped: Option<OnDropped<K, V>>,
     /// Whether keys have priorities.
     pub(crate) priorities: bool,
     /// Whether it has a bound.
     pub(crate) bounded: bool,
     pub(crate) name: String,
-    /// Who may have keys, for those who ask which of them has one.
+    /// Workers that may have keys, to ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
-    /// Hooks of the workers of this queue, for keys that a drain leaves unfinished.
+    /// Callbacks of this queue's workers for keys that a drain leaves unfinished.
     pub(crate) give_up_hooks: Mutex<Vec<Weak<OnUnfinished<K>>>>,
-    /// Handles that keep the queue open.
+    /// Number of handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
 }
 
@@ -143,8 +141,8 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Takes the lock for a look: with whatever is due at `reading` done. The clock is
-    /// read if it was not and the time matters.
+    /// Takes the lock for a look, and does what is due at `reading`. Reads the clock if the caller has not
+    /// and the time matters.
     #[inline(always)]
     pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if reading.is_some() || self.timed.load(Relaxed) {
@@ -162,15 +160,15 @@ impl<K, V> Shared<K, V> {
         if hold.core.advance(now) { self.advance_more(hold, reading) } else { hold }
     }
 
-    /// Takes the lock for a call that is no look, such as the end of a run: it fires
-    /// nothing, and reads the clock, where the caller has not, only if every call needs the
-    /// time.
+    /// Takes the lock for a call that is not a look, such as the end of a run. It fires nothing, and reads
+    /// the clock, if the caller has not, only if every call needs the time.
     #[inline(always)]
     pub(crate) fn hold(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
         self.hold_by(reading, Caller::Other)
     }
 
-    /// The same for a call that adds keys: others that wait mostly get the lock first (`lock/mod.rs`).
+    /// Like [`hold`](Self::hold), for a call that adds keys: other waiting callers mostly get the lock first
+    /// (`lock/mod.rs`).
     #[inline(always)]
     pub(crate) fn hold_to_add(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
         self.hold_by(reading, Caller::Adds)
@@ -192,8 +190,8 @@ impl<K, V> Shared<K, V> {
         if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
-    /// The lock was taken and something stands in the way: time that was not
-    /// read, or more that is due than one hold does.
+    /// Slow path of [`enter`](Self::enter), with the lock held: the time was not read, or more is due than
+    /// one hold handles.
     #[cold]
     fn advance_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
@@ -212,13 +210,12 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// [`enter`](Self::enter) at an instant that was read already.
+    /// Like [`enter`](Self::enter), at an instant that was already read.
     pub(crate) fn enter_at(&self, now: Instant) -> Hold<'_, K, V> {
         self.enter(&mut Some(now))
     }
 
-    /// A lock hold that lets no time pass: for what users' code must not be able
-    /// to prevent.
+    /// Takes the lock without letting time pass: for steps that user code must not be able to prevent.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Hold<'_, K, V> {
         self.lock_by(Caller::Other)
@@ -231,7 +228,7 @@ impl<K, V> Shared<K, V> {
         hold
     }
 
-    /// Ends a lock hold; whether there was more to do.
+    /// Ends a lock hold. Returns whether there was more to do.
     #[inline(always)]
     fn unlock(&self, state: Plain<'_, State<K, V>>) -> bool {
         let is_more = !state.core.is_quiescent();
@@ -243,7 +240,7 @@ impl<K, V> Shared<K, V> {
         is_more
     }
 
-    /// Ends a lock hold after which there is something to do.
+    /// Ends a lock hold and does the remaining work.
     #[inline(never)]
     fn unlock_and_more(&self, mut state: Plain<'_, State<K, V>>) {
         if state.core.is_just_noted(attention::METRICS) {
@@ -257,9 +254,8 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// A lock hold that concerns nobody but those who wait: no time passes, nothing is
-    /// told or dropped. `f` gets the number of keys that may be handed out, when the soonest timer is
-    /// due, and whether the queue is over.
+    /// Takes the lock only to look after waiters: no time passes, nothing is told or dropped. `f` gets the
+    /// number of keys that may be handed out, when the soonest timer is due, and whether the queue is over.
     pub(crate) fn with_waiters<R>(
         &self,
         f: impl FnOnce(&mut Waiters, usize, Option<Instant>, bool) -> R,
@@ -268,8 +264,8 @@ impl<K, V> Shared<K, V> {
         f(waiters, core.servable(), core.next_wake(), core.is_over())
     }
 
-    /// After a lock hold: wakes everybody and brings the alarms up to date. `reading`
-    /// is the time, if it was read.
+    /// Wakes the waiters after a lock hold, and brings the alarms up to date. `reading` is the time, if it
+    /// was read.
     #[inline]
     pub(crate) fn deliver(&self, wakes: Wakes, reading: Option<Instant>) {
         let Wakes { for_key, to_lead, more, tend } = wakes;
@@ -321,7 +317,8 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// The journal hears what is known of a key from now on: nothing if it is gone, otherwise what is known of its slot.
+    /// Tells the journal the state of a key from now on: nothing if the key is gone, otherwise that of its
+    /// slot.
     #[inline(always)]
     pub(crate) fn tell_known(
         &self,
@@ -334,7 +331,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// The journal hears of a run's end, and takes the key back where its store hands keys out.
+    /// Tells the journal of a run's end, and takes the key back if the journal's store hands keys out.
     #[inline(always)]
     pub(crate) fn tell_end(
         &self,
@@ -392,7 +389,7 @@ impl<K, V> Shared<K, V> {
         });
     }
 
-    /// What `shut_down` does; once more where a handle is dropped.
+    /// Shuts the queue down. Also called when a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
         let mut hold = self.enter_at(now);
         self.filter.close();
@@ -402,7 +399,7 @@ impl<K, V> Shared<K, V> {
         dropped
     }
 
-    /// What `close` does.
+    /// Closes the queue.
     pub(crate) fn close(&self) {
         let mut hold = self.hold(None);
         self.filter.close();
@@ -410,12 +407,12 @@ impl<K, V> Shared<K, V> {
         hold.close();
     }
 
-    /// Does what a shutdown left to be done to all timers, a batch a lock hold.
+    /// Completes a shutdown's work on all timers, one batch per lock hold.
     pub(crate) fn finish_sweep(&self, now: Instant) {
         self.enter_at(now).close();
     }
 
-    /// Ends a lock hold, and does what follows from it.
+    /// Ends a lock hold and does the work that follows it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
         let State { core, waiters, drains, adders, told, reading } = &mut *state;
@@ -489,7 +486,7 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Tells of keys that were dropped for room, and gives them back.
+    /// Calls `on_dropped` for keys that were dropped for room, and gives the keys back.
     #[cold]
     fn tell_of_dropped(&self, dropped: Vec<(KeyRef<K>, Option<V>)>) {
         let keys = dropped.len() as u64;
@@ -547,7 +544,7 @@ impl<K, V> Shared<K, V> {
         self.tell(|m| m.attach_workers(workers));
     }
 
-    /// These may have keys from now on.
+    /// Registers workers that may have keys from now on.
     pub(crate) fn tell_who_holds<W: Holders + 'static>(&self, workers: &Arc<W>) {
         let workers: Weak<W> = Arc::downgrade(workers);
         let mut holders = self.holders.lock();
@@ -555,14 +552,14 @@ impl<K, V> Shared<K, V> {
         holders.push(workers);
     }
 
-    /// This hears from now on of keys that a drain leaves unfinished.
+    /// Registers a callback for keys that a drain leaves unfinished.
     pub(crate) fn add_give_up_hook(&self, hook: Weak<OnUnfinished<K>>) {
         let mut hooks = self.give_up_hooks.lock();
         hooks.retain(|other| other.strong_count() > 0);
         hooks.push(hook);
     }
 
-    /// The number of the worker that has the key of this slot, if one has it and says so.
+    /// The number of the worker that has the key of this slot, if one reports it.
     pub(crate) fn who_has(&self, slot: u32) -> Option<usize> {
         let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let mut who = Vec::new();
@@ -571,7 +568,7 @@ impl<K, V> Shared<K, V> {
         who.pop().filter(|_| who.is_empty())
     }
 
-    /// Tells the metrics something. A sink that panics loses a number, not a key.
+    /// Calls the metrics sink. A sink that panics loses a number, not a key.
     #[inline(always)]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
@@ -615,7 +612,7 @@ impl<K, V> Drop for Shared<K, V> {
     }
 }
 
-/// One lock hold. [`close`](Self::close) ends it, with all that follows from it.
+/// One lock hold. [`close`](Self::close) ends it and does the work that follows it.
 pub(crate) type Hold<'a, K, V> = Held<'a, Shared<K, V>>;
 
 impl<K, V> Locked for Shared<K, V> {
@@ -626,8 +623,8 @@ impl<K, V> Locked for Shared<K, V> {
         &self.state
     }
 
-    /// A hold that was not closed, because a panic of users' code unwinds through it. What that left is set right
-    /// in this hold, so that no other one finds it.
+    /// Ends a hold that was not closed because a panic of user code unwinds through it. The state is repaired
+    /// in this hold, so that no other hold sees it broken.
     #[cold]
     #[inline(never)]
     fn end(held: Plain<'_, State<K, V>>, shared: &Self) {
@@ -641,22 +638,22 @@ impl<'a, K, V> Hold<'a, K, V> {
         self.owner()
     }
 
-    /// Takes the next key. Keys cease to be pending through this, [`get_up_to`](Self::get_up_to)
-    /// and [`cancel`](Self::cancel) only.
+    /// Takes the next key. Keys cease to be pending only through this, [`get_up_to`](Self::get_up_to) and
+    /// [`cancel`](Self::cancel).
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let filter = &self.shared().filter;
         self.core.get_and(|key, hash| filter.withdraw(key, hash))
     }
 
-    /// Takes the next keys, `most` or as many as there are; returns how many.
+    /// Takes the next keys, at most `most`. Returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
         let filter = &self.shared().filter;
         self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
-    /// Takes away what asks for a run of the key; see [`Core::cancel`].
+    /// Cancels what asks for a run of the key; see [`Core::cancel`].
     pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32, forget: bool) -> (Option<Cancelled<V>>, Option<K>)
     where
         K: Borrow<Q>,
@@ -666,14 +663,15 @@ impl<'a, K, V> Hold<'a, K, V> {
         self.core.cancel(key, hash, forget, |key, hash| filter.withdraw(key, hash))
     }
 
-    /// Ends the hold, and does what follows from it.
+    /// Ends the hold, and does the work that follows it.
     #[inline(always)]
     pub(crate) fn close(self) {
         self.owner().unlock(self.into_plain());
     }
 
-    /// The same, and tells the metrics something. Where there are metrics each hold has [more to do](attention::METRICS)
-    /// at its end, so where it has not nothing is looked at: 3 instructions for each thing that may be told.
+    /// Like [`close`](Self::close), and tells the metrics. With metrics, each hold has [more to
+    /// do](attention::METRICS) at its end; without, nothing is checked, which saves 3 instructions for each
+    /// thing that may be told.
     #[inline(always)]
     pub(crate) fn close_telling(self, tell: impl FnOnce(&Shared<K, V>)) {
         let shared = self.owner();
@@ -682,8 +680,8 @@ impl<'a, K, V> Hold<'a, K, V> {
         }
     }
 
-    /// Ends a hold in which somebody has left those who wait. True if an alarm is set that nobody
-    /// waits for any more: then [`tend`](Shared::tend) takes it back.
+    /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that nobody waits for any
+    /// more: [`tend`](Shared::tend) then removes it.
     #[must_use = "an alarm that nobody waits for is to be taken back"]
     pub(crate) fn close_after_leaving(mut self) -> bool {
         let idle = self.waiters().has_idle_alarms();
@@ -691,7 +689,7 @@ impl<'a, K, V> Hold<'a, K, V> {
         idle
     }
 
-    /// A hold for one call.
+    /// Runs one call in this hold, and ends the hold.
     #[inline]
     pub(crate) fn with<R>(mut self, call: impl FnOnce(&mut State<K, V>) -> R) -> R {
         let answer = call(&mut self);
@@ -699,13 +697,13 @@ impl<'a, K, V> Hold<'a, K, V> {
         answer
     }
 
-    /// Those who wait for keys. The end of this hold looks who is to be woken.
+    /// Waiters for keys. When the hold ends, those to be woken are found.
     pub(crate) fn waiters(&mut self) -> &mut Waiters {
         self.core.note_beside(attention::WAITERS, true);
         &mut self.waiters
     }
 
-    /// Those who wait for the end of the queue. The end of this hold looks whether it has come.
+    /// Waiters for the end of the queue. When the hold ends, they are woken if it has come.
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
         self.core.note_beside(attention::WAITERS, true);
         if self.drains.is_empty() {
@@ -715,8 +713,7 @@ impl<'a, K, V> Hold<'a, K, V> {
         &mut self.drains
     }
 
-    /// Those who wait for room. The end of this hold looks for whom there is some, and whose key
-    /// has become known.
+    /// Waiters for room. When the hold ends, those that now fit, or whose key is now known, are woken.
     pub(crate) fn adders(&mut self) -> &mut Adders {
         self.core.note_beside(attention::WAITERS, true);
         self.core.note_entered(true);
@@ -724,13 +721,13 @@ impl<'a, K, V> Hold<'a, K, V> {
     }
 }
 
-/// Apart, so that queues without metrics do not carry it.
+/// Separate function, so that queues without metrics do not carry it.
 #[inline(never)]
 fn tell(metrics: &dyn Metrics, what: impl FnOnce(&dyn Metrics)) {
     quietly(|| what(metrics));
 }
 
-/// Sets a hint. Most often it is so already, and its line is everybody's.
+/// Sets a hint. Reads it first: mostly it is set already, and all threads share its cache line.
 #[inline]
 fn set(hint: &atomic::AtomicBool, to: bool) {
     if hint.load(Relaxed) != to {

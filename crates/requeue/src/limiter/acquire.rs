@@ -1,4 +1,4 @@
-//! Waiting for tokens that are the caller's then: one body for threads and tasks.
+//! Waits for tokens: one implementation for threads and tasks.
 
 use super::bucket::{Lent, TokenBucket};
 use super::ledger::Promise;
@@ -15,21 +15,19 @@ use std::time::Duration;
 /// Waits for tokens of a [`TokenBucket`]: `.await` it, or block with
 /// [`wait`](Self::wait). Made by [`TokenBucket::acquire`].
 ///
-/// The tokens are reserved when it is first polled, so waits are served in that
-/// order, and it ends at the instant that was promised then, also when the rate
-/// is changed meanwhile.
+/// The tokens are reserved at the first poll, so waits are served in that order. The wait ends at the instant
+/// promised then, even if the rate changes meanwhile.
 ///
 /// # Errors
 ///
-/// [`AcquireError::Never`] where the bucket could never grant so many tokens,
-/// [`AcquireError::TimedOut`] where they come too late: both at once, without
-/// waiting, and nothing is taken.
+/// [`AcquireError::Never`] if the bucket could never grant so many tokens, [`AcquireError::TimedOut`] if they
+/// come too late. Both are returned at once, without waiting, and nothing is taken.
 ///
 /// # Cancel safety
 ///
-/// One that is dropped before it ended gives its reservation back as
-/// [`Reservation::cancel`](super::Reservation::cancel) does; one that was never polled took nothing. After it
-/// has ended the tokens are the caller's, and dropping it changes nothing.
+/// Dropping it before its end returns its reservation as [`Reservation::cancel`](super::Reservation::cancel)
+/// does; if it was never polled it took nothing. After its end the tokens belong to the caller, and dropping
+/// it changes nothing.
 ///
 /// ```
 /// use requeue::{FakeClock, limiter::TokenBucket};
@@ -62,7 +60,7 @@ enum Stage {
     Ended(Result<(), AcquireError>),
 }
 
-/// Why a [`Acquire`] ended without its tokens.
+/// Error of [`Acquire`].
 ///
 /// ```
 /// use requeue::{FakeClock, limiter::{TokenBucket, AcquireError}};
@@ -73,10 +71,9 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// The bucket could never grant so many: they are more than its burst, or no
-    /// token comes any more.
+    /// The bucket could never grant so many tokens: they exceed its burst, or no token comes any more.
     Never,
-    /// The tokens would have come after the time-out.
+    /// The tokens would have come after the timeout.
     TimedOut,
 }
 
@@ -91,9 +88,8 @@ impl<'b> Acquire<'b> {
         Self { bucket, clock, n, limit: Limit::After(Duration::MAX), stage: Stage::New, alarm: None }
     }
 
-    /// Waits for at most `timeout` from the first poll. When the tokens are there
-    /// is known from the start, so a wait that would be too long fails at once
-    /// instead of at its end.
+    /// Waits for at most `timeout` from the first poll. The wait's length is known from the start, so one
+    /// that would be too long fails at once.
     ///
     /// ```
     /// use requeue::{FakeClock, limiter::{TokenBucket, AcquireError}};
@@ -109,8 +105,8 @@ impl<'b> Acquire<'b> {
         self
     }
 
-    /// As [`timeout`](Self::timeout), but waits until `at`, a time of the clock that this
-    /// waits with. Of both the one that is set last counts.
+    /// Waits at most until `at`, an instant of the clock that this waits with. Replaces a
+    /// [`timeout`](Self::timeout), and a later `timeout` replaces it.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, limiter::{TokenBucket, AcquireError}};
@@ -130,11 +126,11 @@ impl<'b> Acquire<'b> {
     ///
     /// # Errors
     ///
-    /// As above: [`AcquireError::Never`] and [`AcquireError::TimedOut`], at once.
+    /// [`AcquireError::Never`] and [`AcquireError::TimedOut`], at once.
     ///
     /// # Panics
     ///
-    /// Where [`Parker::current`] does: late in a thread's own end.
+    /// If [`Parker::current`] does: late in a thread's own end.
     ///
     /// ```
     /// use requeue::{FakeClock, limiter::TokenBucket};
@@ -152,7 +148,8 @@ impl<'b> Acquire<'b> {
         }
     }
 
-    /// Reserves at first, and looks whether the time has come. Reads the clock once.
+    /// Reserves the tokens if that is still to do, and checks whether their time has come. Reads the clock
+    /// once.
     fn step(&mut self) -> Step {
         if let Stage::Ended(result) = self.stage {
             return Step::Ended(result);
@@ -195,7 +192,7 @@ enum Step {
 impl Future for Acquire<'_> {
     type Output = Result<(), AcquireError>;
 
-    /// Polled again after its end it gives the same answer again.
+    /// Returns its answer again if it is polled after its end.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         match this.step() {

@@ -1,4 +1,4 @@
-//! The token bucket, as a type of its own and as a limiter.
+//! The token bucket, as a type and as a limiter.
 
 use super::acquire::Acquire;
 use super::ledger::{Ledger, Promise};
@@ -11,19 +11,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A token bucket: it holds at most `burst` tokens, is full at first, and fills
-/// at `rate` tokens a second.
+/// A token bucket: it holds at most `burst` tokens, starts full, and fills at `rate` tokens per second.
 ///
-/// Its operations are those of Go's `golang.org/x/time/rate`, whose users'
-/// expectations it keeps: a token may be reserved before it is there, so that
-/// those who come at once are spread out at the rate ([`reserve`](Self::reserve));
-/// taken only if it is there ([`allow`](Self::allow)); or waited for
-/// ([`acquire`](Self::acquire)). It owns no clock: every call says what time it is. An
-/// instant that is earlier than one already counted counts as that one.
+/// Its operations are those of Go's `golang.org/x/time/rate`. A token can be reserved before it is there, so
+/// that callers that come at once are spread out at the rate ([`reserve`](Self::reserve)); taken only if it
+/// is there ([`allow`](Self::allow)); or waited for ([`acquire`](Self::acquire)). It owns no clock: every
+/// call passes the time. An instant earlier than one already used counts as that one.
 ///
-/// The arithmetic is exact: the rate is taken as the simplest fraction that the
-/// `f64` can mean, debts are counted in whole numbers, and only the instant that
-/// is handed out is rounded, up to a nanosecond. The algorithm is the generic
+/// The arithmetic is exact: the rate is taken as the simplest fraction that the `f64` can mean, debts are
+/// whole numbers, and only the returned instant is rounded, up to a nanosecond. The algorithm is the generic
 /// cell rate algorithm (ITU-T I.371) in its virtual-scheduling form.
 ///
 /// | | |
@@ -33,8 +29,8 @@ use std::time::Duration;
 /// | more tokens than the burst | never |
 /// | 0 tokens | when the debt is paid |
 ///
-/// What is never granted takes nothing. (That includes what would only be there
-/// after [`Instant::NEVER`], 584 years past the clock's origin.)
+/// A refused call takes nothing. (Tokens that would only be there after [`Instant::NEVER`], 584 years past
+/// the clock's origin, are refused.)
 ///
 /// ```
 /// use requeue::{Instant, limiter::TokenBucket};
@@ -51,14 +47,14 @@ use std::time::Duration;
 pub struct TokenBucket(Lock<Ledger>);
 
 impl TokenBucket {
-    /// A full bucket that holds `burst` tokens and fills at `rate` tokens a second.
+    /// A full bucket that holds `burst` tokens and fills at `rate` tokens per second.
     ///
-    /// A rate below 5.4e-11 (a token in 584 years) is as good as 0.
+    /// A rate below 5.4e-11 (one token in 584 years) counts as 0.
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NotARate`] where the rate is negative or not a number. A
-    /// rate or a burst of 0 is none: see the table above.
+    /// [`LimiterError::NotARate`] if the rate is negative or NaN. A rate or burst of 0 is allowed: see the
+    /// table above.
     ///
     /// ```
     /// use requeue::limiter::TokenBucket;
@@ -71,7 +67,7 @@ impl TokenBucket {
         Ok(Self(Lock::new(Ledger::new(rate, burst))))
     }
 
-    /// Takes `n` tokens that are there now or will be later, and says when.
+    /// Takes `n` tokens that are there now or will be later, and returns when.
     ///
     /// The tokens are gone whether the caller waits for them or not: see
     /// [`Reservation::cancel`].
@@ -90,8 +86,8 @@ impl TokenBucket {
         self.reserve_within(n, now, Duration::MAX)
     }
 
-    /// [`reserve`](Self::reserve), unless it takes longer than `at_most`: then
-    /// nothing is taken, and the reservation never comes.
+    /// Like [`reserve`](Self::reserve), unless it takes longer than `at_most`: then nothing is taken, and the
+    /// reservation never comes.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -107,8 +103,8 @@ impl TokenBucket {
         Reservation { bucket: Lent::Borrowed(self), promise: self.try_reserve(n, now, at_most).ok() }
     }
 
-    /// [`reserve`](Self::reserve) with a reference to the bucket of its own, so that the
-    /// reservation can be moved into a task or kept in a struct.
+    /// Like [`reserve`](Self::reserve), with its own reference to the bucket, so that the reservation can be
+    /// moved into a task or kept in a struct.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -123,14 +119,14 @@ impl TokenBucket {
         Reservation { bucket: Lent::Owned(self.clone()), promise: self.reserve(n, now).promise }
     }
 
-    /// What [`reserve_within`](Self::reserve_within) promises, telling why there is nothing.
+    /// [`reserve_within`](Self::reserve_within), with the reason if nothing is taken.
     #[inline]
     pub(super) fn try_reserve(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promise, Refusal> {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
         self.0.lock().take(n, now, at_most)
     }
 
-    /// Gives back what was promised: [`Reservation::cancel`].
+    /// Returns reserved tokens: [`Reservation::cancel`].
     pub(super) fn give_back(&self, promise: &Promise, now: Instant) {
         self.0.lock().give_back(promise, now);
     }
@@ -141,7 +137,7 @@ impl TokenBucket {
         self.0.lock().take(1, now, u64::MAX).map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
-    /// Takes `n` tokens if they are there now, and says whether it did.
+    /// Takes `n` tokens if they are there now. Returns whether it did.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -158,8 +154,8 @@ impl TokenBucket {
         self.0.lock().take(n, now, 0).is_ok()
     }
 
-    /// Waits for `n` tokens on `clock`: `.await` it or call [`Acquire::wait`]. See
-    /// there for what a dropped wait does.
+    /// Waits for `n` tokens on `clock`: `.await` it or call [`Acquire::wait`]. [`Acquire`] says what dropping
+    /// the wait does.
     ///
     /// ```
     /// use requeue::{FakeClock, limiter::TokenBucket};
@@ -172,8 +168,7 @@ impl TokenBucket {
         Acquire::new(Lent::Borrowed(self), n, Lent::Borrowed(clock))
     }
 
-    /// [`acquire`](Self::acquire) with references of its own, so that the wait can be moved
-    /// into a task.
+    /// Like [`acquire`](Self::acquire), with its own references, so that the wait can be moved into a task.
     ///
     /// ```
     /// use requeue::{SystemClock, limiter::TokenBucket};
@@ -187,23 +182,19 @@ impl TokenBucket {
         Acquire::new(Lent::Owned(self.clone()), n, Lent::Owned(clock))
     }
 
-    /// From `now` on the bucket fills at `rate` tokens a second. Its tokens, or its
-    /// debt, stay as they are.
+    /// Sets the rate from `now` on. The bucket's tokens, or its debt, stay.
     ///
-    /// Reservations that were made before keep the instants that they were
-    /// promised, so a rate that is made smaller is exceeded until they have come,
-    /// and one that is made larger is not used up.
+    /// Earlier reservations keep their instants. So a smaller rate is exceeded until they have come, and a
+    /// larger one is not used up.
     ///
-    /// A new rate takes effect over time only, an infinite one too: at the instant of the
-    /// change no debt is forgiven and no token is given. So a bucket whose rate is
-    /// infinite grants everything at once, and is full after any time of that; if its rate
-    /// is made finite again at the very instant at which it became infinite, its debt is
-    /// what it was before. What is granted while the rate is infinite takes no tokens.
+    /// A new rate takes effect only over time, even an infinite one: at the instant of the change no debt is
+    /// forgiven and no token given. With an infinite rate the bucket grants everything at once, taking no
+    /// tokens, and is full after any time. If the rate is made finite again at the very instant at which it
+    /// became infinite, the debt is as before.
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NotARate`] where the rate is negative or not a number; the
-    /// rate is then unchanged.
+    /// [`LimiterError::NotARate`] if the rate is negative or NaN; the rate is then unchanged.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -222,9 +213,8 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// From `now` on the bucket holds at most `burst` tokens. A larger one is not
-    /// filled up by that; what does not fit into a smaller one is lost. A debt
-    /// stays, and reservations keep the instants that they were promised.
+    /// Sets the burst from `now` on. A larger burst does not fill the bucket; tokens that do not fit into a
+    /// smaller one are lost. A debt stays, and reservations keep their instants.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -240,10 +230,10 @@ impl TokenBucket {
         ledger.change(rate, burst, now);
     }
 
-    /// How many tokens there are at `now`: at most the burst, and negative where
-    /// more were reserved than there were. Takes nothing.
+    /// Number of tokens at `now`: at most the burst, and negative if more were reserved than there were.
+    /// Takes nothing.
     ///
-    /// The sum is exact, its last step into an `f64` is not.
+    /// The computation is exact except for the conversion to `f64`.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
@@ -260,7 +250,7 @@ impl TokenBucket {
         self.0.lock().tokens(now)
     }
 
-    /// Tokens a second.
+    /// Tokens per second.
     ///
     /// ```
     /// # use requeue::limiter::TokenBucket;
@@ -273,7 +263,7 @@ impl TokenBucket {
         self.0.lock().per_second
     }
 
-    /// How many tokens the bucket can hold.
+    /// Maximum number of tokens in the bucket.
     ///
     /// ```
     /// # use requeue::limiter::TokenBucket;
@@ -293,9 +283,9 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
     if rate >= 0.0 { Ok(()) } else { Err(LimiterError::NotARate { rate }) }
 }
 
-/// Tokens that were taken from a [`TokenBucket`], and when they are there.
+/// Tokens taken from a [`TokenBucket`], and when they are there.
 ///
-/// Dropping it gives nothing back; [`cancel`](Self::cancel) does.
+/// Dropping it returns nothing; [`cancel`](Self::cancel) does.
 ///
 /// ```
 /// use requeue::{Instant, limiter::TokenBucket};
@@ -316,7 +306,7 @@ pub struct Reservation<'b> {
     promise: Option<Promise>,
 }
 
-/// Borrowed, or with a reference of its own.
+/// Borrowed, or an own reference.
 pub(super) enum Lent<'b, T: ?Sized> {
     Borrowed(&'b T),
     Owned(Arc<T>),
@@ -334,11 +324,10 @@ impl<T: ?Sized> Deref for Lent<'_, T> {
 }
 
 impl Reservation<'_> {
-    /// How long from the instant of the reservation until the tokens are there,
-    /// rounded up to a nanosecond; [`Duration::MAX`] where that is never.
+    /// Time from the reservation until the tokens are there, rounded up to a nanosecond; [`Duration::MAX`] if
+    /// never.
     ///
-    /// Where that instant was earlier than one that the bucket had already
-    /// counted, the delay is from the latter.
+    /// If the bucket had already used a later instant than the reservation's, the delay counts from that.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -355,7 +344,7 @@ impl Reservation<'_> {
         self.promise.as_ref().map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
-    /// When the tokens are there; [`Instant::NEVER`] where they never are.
+    /// The instant when the tokens are there; [`Instant::NEVER`] if never.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -370,7 +359,7 @@ impl Reservation<'_> {
         self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
     }
 
-    /// Whether the tokens can never be had. Nothing was taken then.
+    /// Whether the tokens can never be had. Then nothing was taken.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -385,14 +374,12 @@ impl Reservation<'_> {
         self.promise.is_none()
     }
 
-    /// Gives back of the `n` reserved tokens those that nobody after it relies
-    /// on: `n - rate x (latest granted instant - its own)`, at least 0 and at
-    /// most `n`, with the rate at the reservation. Nothing once its instant has
-    /// passed, or where there was or is no limit.
+    /// Returns those of the `n` reserved tokens that no later reservation relies on: `n - rate x (latest
+    /// granted instant - its own)`, at least 0 and at most `n`, with the rate at the reservation. Returns
+    /// none once its instant has passed, or if there was or is no limit.
     ///
-    /// The latest granted instant is that of the reservation made last, among
-    /// those that were not cancelled. It takes the reservation by value: in
-    /// `x/time/rate`, cancelling one twice gives back three tokens for one.
+    /// The latest granted instant is that of the last reservation that was not cancelled. This takes the
+    /// reservation by value: in `x/time/rate`, cancelling one twice returns three tokens for one.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -415,11 +402,11 @@ debug!([] Reservation<'_>, |reservation| {
     ready_at: reservation.ready_at()
 });
 
-/// One token bucket for all keys: overall at most `rate` keys a second after the
-/// first `burst`. client-go's `BucketRateLimiter`.
+/// One token bucket for all keys: overall at most `rate` keys per second after the first `burst`. client-go's
+/// `BucketRateLimiter`.
 ///
-/// Each call reserves a token, so keys that come at once are spread out at the
-/// rate. It looks at no key: forgetting does nothing, `num_requeues` is 0.
+/// Each call reserves a token, so keys that come at once are spread out at the rate. It ignores the key:
+/// forgetting does nothing, `num_requeues` is 0.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::Bucket};
@@ -433,14 +420,13 @@ debug!([] Reservation<'_>, |reservation| {
 pub struct Bucket(TokenBucket);
 
 impl Bucket {
-    /// `rate` tokens a second, of which the bucket holds at most `burst`; full at
-    /// first. An infinite rate is no limit.
+    /// A bucket of `rate` tokens per second that holds at most `burst`; full at first. An infinite rate is no
+    /// limit.
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NoRate`] where the rate is 0, negative or not a number,
-    /// [`LimiterError::NoBurst`] where the burst is 0: no key would ever run. (A
-    /// [`TokenBucket`] may have either.)
+    /// [`LimiterError::NoRate`] if the rate is 0, negative or NaN, [`LimiterError::NoBurst`] if the burst is
+    /// 0: no key would ever run. (A [`TokenBucket`] may have either.)
     ///
     /// ```
     /// use requeue::limiter::{Bucket, LimiterError};
@@ -451,7 +437,7 @@ impl Bucket {
         TokenBucket::new(rate, burst).map(Self)
     }
 
-    /// The bucket itself, to change its rate or burst while it is used.
+    /// The bucket itself, to change its rate or burst while it is in use.
     ///
     /// ```
     /// use requeue::{Instant, limiter::Bucket};

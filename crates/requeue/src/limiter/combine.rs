@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Keeps {
-    /// Where the records of two limiters are kept that are asked as one. A count
-    /// lives as long as the longer-lived of the two wants it.
+    /// Where two limiters asked as one keep their records. A count lives as long as the longer-lived of the
+    /// two needs it.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Own, _) | (_, Self::Own) => Self::Own,
@@ -19,9 +19,8 @@ impl Keeps {
     }
 }
 
-/// Asks both and takes the longer delay; requeues are the larger number, and
-/// forgetting forgets in both. Without boxes; pairs nest. [`MaxOf`] is the same
-/// for any number.
+/// Asks both and takes the longer delay. `num_requeues` is the larger number, and forgetting forgets in both.
+/// Needs no boxes; pairs nest. [`MaxOf`] is the version for any number.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::{Bucket, FastSlow}};
@@ -57,9 +56,8 @@ impl<K: ?Sized, A: RateLimiter<K>, B: RateLimiter<K>> RateLimiter<K> for (A, B) 
     }
 }
 
-/// Asks every one of several limiters and takes the longest delay; requeues are
-/// the largest number, and forgetting forgets in all. client-go's
-/// `MaxOfRateLimiter`. For two, a pair does the same without boxes.
+/// Asks each of several limiters and takes the longest delay. `num_requeues` is the largest number, and
+/// forgetting forgets in all. client-go's `MaxOfRateLimiter`. For two limiters, a pair needs no boxes.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::{Exponential, MaxOf, Window}};
@@ -81,9 +79,8 @@ impl<K: ?Sized> MaxOf<K> {
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NoLimiters`] where there are none: most likely a list that
-    /// was meant to be filled. (Asked for no delay at all, take
-    /// `Exponential::new(Duration::ZERO, Duration::ZERO)`.)
+    /// [`LimiterError::NoLimiters`] if the list is empty, which is most likely a mistake. (For no delay at
+    /// all, use `Exponential::new(Duration::ZERO, Duration::ZERO)`.)
     ///
     /// ```
     /// use requeue::limiter::{LimiterError, MaxOf};
@@ -93,7 +90,7 @@ impl<K: ?Sized> MaxOf<K> {
         if limiters.is_empty() { Err(LimiterError::NoLimiters) } else { Ok(Self(limiters)) }
     }
 
-    /// The longest of what `ask` says of each: every one is asked.
+    /// Asks every limiter and returns the longest answer.
     fn longest_of(&self, ask: impl Fn(&dyn RateLimiter<K>) -> Duration) -> Duration {
         self.0.iter().map(|limiter| ask(&**limiter)).fold(Duration::ZERO, Duration::max)
     }
@@ -143,8 +140,7 @@ impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
     stands_for!(self => **self);
 }
 
-/// A limiter that several queues, or a queue and somebody who watches it,
-/// share: all see the same counts.
+/// A limiter shared by several queues, or by a queue and an observer: all see the same counts.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::Exponential};
@@ -155,7 +151,7 @@ impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Box<L> {
 /// # Ok::<_, requeue::limiter::LimiterError>(())
 /// ```
 ///
-/// What it records is kept in itself, so that all see it.
+/// It keeps its records itself, so that all see them.
 impl<K: ?Sized, L: RateLimiter<K> + ?Sized> RateLimiter<K> for Arc<L> {
     answers_as!(self => **self);
 }

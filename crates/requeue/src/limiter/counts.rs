@@ -1,4 +1,4 @@
-//! How often single keys failed, for the limiters whose delay depends on that.
+//! Failure counts per key, for limiters whose delay depends on them.
 
 use super::records::Records;
 use super::{Keeps, RateLimiter, sealed};
@@ -7,24 +7,23 @@ use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// The delay as a function of how often the key failed before.
+/// The delay as a function of the key's earlier failures.
 pub(super) trait Curve: Send + Sync {
     fn delay(&self, failures: u32) -> Duration;
     /// The longest of all delays.
     fn longest(&self) -> Duration;
 }
 
-/// The limiter of a curve: a count a key, which expires some time after the end of the last
-/// delay.
+/// A limiter from a curve: one count per key, which expires some time after the end of the last delay.
 ///
-/// The counts are used only where a limiter is shared or asked by itself; a queue that owns its
-/// limiter keeps the counts in its own entries ([`Keeps::Count`]).
+/// The counts are used only if the limiter is shared or asked directly; a queue that owns its limiter keeps
+/// the counts in its own entries ([`Keeps::Count`]).
 pub(super) struct Counts<K, C, S> {
     pub(super) curve: C,
     records: Records<K, Count, S>,
     pub(super) expire_after: Option<Duration>,
-    /// The latest instant that a call was given, in nanoseconds: `num_requeues`
-    /// is given none, and an expired count must read 0.
+    /// The latest instant passed to a call, in nanoseconds. `num_requeues` gets no instant, and an expired
+    /// count must read 0.
     seen: AtomicU64,
 }
 

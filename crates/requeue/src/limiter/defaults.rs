@@ -1,4 +1,4 @@
-//! The limiters that controllers start with: client-go's, and controller-runtime's.
+//! Default limiters: client-go's, and controller-runtime's.
 
 use super::counts::Curve;
 use super::exponential::Doubling;
@@ -9,14 +9,13 @@ use std::time::Duration;
 const CONTROLLER_BASE: Duration = Duration::from_millis(5);
 const ITEM_BASE: Duration = Duration::from_millis(1);
 const MAX: Duration = Duration::from_secs(1000);
-/// Tokens a second.
+/// Tokens per second.
 const RATE: f64 = 10.0;
 const BURST: u32 = 100;
 
-/// What a controller wants unless it knows better: each key backs off from 5 ms,
-/// doubling, up to 1,000 s, and overall 10 retries a second pass after the first
-/// 100. The longer of the two. client-go's `DefaultTypedControllerRateLimiter`,
-/// its figures included.
+/// The default limiter of controllers: the longer of a per-key back-off from 5 ms, doubling up to 1,000 s,
+/// and one bucket for all keys of 10 retries per second after the first
+/// 100. client-go's `DefaultTypedControllerRateLimiter`, with its figures.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::default_controller};
@@ -25,9 +24,9 @@ const BURST: u32 = 100;
 /// assert_eq!(delays, [5, 10, 20, 40]);
 /// ```
 ///
-/// The bucket is one for all keys. It spares a server that is down, and it makes keys wait
-/// for each other: of 1,000 that fail at once, each for the first time, the last comes back
-/// after 90 s. [`default_controller_without_bucket`] is the same without it.
+/// The bucket is shared by all keys. It protects a server that is down, and it makes keys wait for each
+/// other: of 1,000 that fail at once, each for the first time, the last comes back after 90 s.
+/// [`default_controller_without_bucket`] has no bucket.
 ///
 /// ```
 /// # use requeue::{Instant, RateLimiter, limiter::default_controller};
@@ -41,8 +40,8 @@ pub fn default_controller<K>() -> (Exponential<K>, Bucket) {
     (exponential(CONTROLLER_BASE), bucket())
 }
 
-/// Each key backs off from 1 ms, doubling, up to 1,000 s; nothing overall.
-/// client-go's `DefaultTypedItemBasedRateLimiter`, its figures included.
+/// Each key backs off from 1 ms, doubling, up to 1,000 s; no overall limit. client-go's
+/// `DefaultTypedItemBasedRateLimiter`, with its figures.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::default_per_item};
@@ -56,8 +55,8 @@ pub fn default_per_item<K>() -> Exponential<K> {
     exponential(ITEM_BASE)
 }
 
-/// What [`default_controller`] is without its bucket: each key backs off from 5 ms,
-/// doubling, up to 1,000 s, and keys that fail together do not wait for each other.
+/// [`default_controller`] without its bucket: each key backs off from 5 ms, doubling, up to 1,000 s, and keys
+/// that fail together do not wait for each other.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::default_controller_without_bucket};
@@ -68,12 +67,10 @@ pub fn default_per_item<K>() -> Exponential<K> {
 /// assert_eq!(last.map(|delay| delay.as_millis()), Some(5));
 /// ```
 ///
-/// controller-runtime gives these figures to a controller that has its priority queue
-/// (`UsePriorityQueue`) and no limiter of its own. client-go has them under no name, so
-/// users who are rid of the bucket call it that, as in "disable the bucket rate limiter":
-/// hence the name here. [`default_per_item`] has no bucket either, but begins at 1 ms.
-/// Nothing is left that spares a server which is down: one that must be spared wants
-/// [`default_controller`].
+/// controller-runtime gives these figures to a controller that has its priority queue (`UsePriorityQueue`)
+/// and no limiter of its own. client-go has no name for them; users call it "disable the bucket rate
+/// limiter", hence this name. [`default_per_item`] has no bucket either, but begins at 1 ms. Nothing protects
+/// a server that is down: use [`default_controller`] for that.
 #[must_use]
 #[doc(alias("NewTypedItemExponentialFailureRateLimiter", "UsePriorityQueue"))]
 pub fn default_controller_without_bucket<K>() -> Exponential<K> {
@@ -88,8 +85,8 @@ fn bucket() -> Bucket {
     Bucket::new(RATE, BURST).expect("the default rate and burst are above 0")
 }
 
-/// [`default_controller`] for a queue, which keeps the counts itself: it works for
-/// keys of any type, also for those that cannot be cloned into a map.
+/// [`default_controller`] for a queue, which keeps the counts itself. It works for keys of any type, even
+/// those that cannot be cloned into a map.
 pub(crate) fn counted_controller() -> (Counted, Bucket) {
     let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
     (Counted(curve), bucket())

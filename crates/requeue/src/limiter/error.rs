@@ -1,10 +1,10 @@
-//! What a limiter refuses to be built from.
+//! [`LimiterError`]: invalid arguments of limiters.
 
 use std::time::Duration;
 
-/// Why a limiter could not be built, or its rate not changed.
+/// Error of a limiter's constructor, or of a change of its rate.
 ///
-/// Every message names what was given and what would be right.
+/// Every message names the given value and what is valid.
 ///
 /// ```
 /// use requeue::limiter::{Bucket, LimiterError};
@@ -15,35 +15,33 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LimiterError {
-    /// A rate, in tokens a second, at which no token would ever come: 0,
-    /// negative, or not a number.
+    /// A rate at which no token would ever come: 0, negative, or NaN.
     NoRate {
         /// The rate that was given.
         rate: f64,
     },
-    /// A rate that is negative or not a number, for a
-    /// [`TokenBucket`](super::TokenBucket), whose rate may be 0.
+    /// A negative or NaN rate of a [`TokenBucket`](super::TokenBucket), whose rate may be 0.
     NotARate {
         /// The rate that was given.
         rate: f64,
     },
-    /// A burst of 0: a bucket without room for one token.
+    /// A burst of 0: no room for one token.
     NoBurst,
-    /// A quota of 0: a window without room for one call.
+    /// A quota of 0: no room for one call.
     NoQuota,
-    /// A largest delay that is below the first.
+    /// A maximum delay below the first delay.
     MaxBelowBase {
         /// The first delay.
         base: Duration,
-        /// The largest delay.
+        /// The maximum delay.
         max: Duration,
     },
-    /// A fraction of jitter that is negative, infinite, or not a number.
+    /// A jitter fraction that is negative, infinite, or NaN.
     NotAFraction {
         /// The fraction that was given.
         fraction: f64,
     },
-    /// The longest of no delays at all.
+    /// The longest of no limiters.
     NoLimiters,
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Doubles a key's delay at each failure: `base * 2^failures`, at most `max`.
 /// client-go's `ItemExponentialFailureRateLimiter`.
 ///
-/// No count overflows: where the power is more than `max`, the delay is `max`. A
-/// base of zero is zero for ever. The count itself stops at `u32::MAX`.
+/// No count overflows: if the power exceeds `max`, the delay is `max`. A base of zero stays zero. The count
+/// itself stops at `u32::MAX`.
 ///
 /// By default a key's count is kept until it is forgotten, as in client-go; see
 /// [`expire_after`](Self::expire_after).
@@ -67,7 +67,7 @@ impl<K> Exponential<K> {
     ///
     /// # Errors
     ///
-    /// [`LimiterError::MaxBelowBase`] where `max` is below `base`.
+    /// [`LimiterError::MaxBelowBase`] if `max` is below `base`.
     ///
     /// ```
     /// use requeue::limiter::Exponential;
@@ -84,12 +84,11 @@ impl<K> Exponential<K> {
 }
 
 impl<K, S> Exponential<K, S> {
-    /// Forgets a key by itself once `time` has passed since the end of the last
-    /// delay that it was given: keys that fail and are never heard of again do
-    /// not fill the memory.
+    /// Forgets a key once `time` has passed since the end of its last delay, so that keys that fail and never
+    /// come again do not fill the memory.
     ///
-    /// Reading a count does not extend its life. The limiter owns no clock, so
-    /// `num_requeues` goes by the latest instant that it was asked at.
+    /// Reading a count does not extend its life. The limiter owns no clock, so `num_requeues` uses the latest
+    /// instant that `when` was given.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};
@@ -108,7 +107,7 @@ impl<K, S> Exponential<K, S> {
         self
     }
 
-    /// Hashes keys with `hasher`. What was counted so far is forgotten.
+    /// Sets the hasher of keys. Existing counts are lost.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};

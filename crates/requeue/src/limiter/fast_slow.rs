@@ -1,4 +1,4 @@
-//! A few quick tries, then slow ones.
+//! [`FastSlow`]: a few quick tries, then slow ones.
 
 use super::counts::{Counts, Curve};
 use super::{Keeps, RateLimiter, sealed};
@@ -41,8 +41,8 @@ impl Curve for Step {
 }
 
 impl<K> FastSlow<K> {
-    /// `fast` for the first `n` failures, then `slow`. Any two delays will do,
-    /// also a fast one that is the longer.
+    /// `fast` for the first `n` failures, then `slow`. Any two delays are allowed, even if the fast one is
+    /// longer.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::FastSlow};
@@ -57,8 +57,8 @@ impl<K> FastSlow<K> {
 }
 
 impl<K, S> FastSlow<K, S> {
-    /// Forgets a key by itself once `time` has passed since the end of the last
-    /// delay that it was given, as [`Exponential::expire_after`] does.
+    /// Forgets a key once `time` has passed since the end of its last delay, like
+    /// [`Exponential::expire_after`].
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::FastSlow};
@@ -77,7 +77,7 @@ impl<K, S> FastSlow<K, S> {
         self
     }
 
-    /// Hashes keys with `hasher`. What was counted so far is forgotten.
+    /// Sets the hasher of keys. Existing counts are lost.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::FastSlow};

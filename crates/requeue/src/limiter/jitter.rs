@@ -1,5 +1,4 @@
-//! Delays spread at random, so that keys that failed together do not come back
-//! together.
+//! [`Jitter`]: random delays, so that keys that failed together do not come back together.
 
 use super::nanos::duration;
 use super::{Keeps, LimiterError, RateLimiter, sealed};
@@ -7,21 +6,17 @@ use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Another limiter, whose delays are lengthened at random: `d * (1 + fraction * u)`
-/// with `0 <= u < 1`, rounded up to a nanosecond, as `wait.Jitter` of Kubernetes'
-/// apimachinery does.
+/// A limiter whose delays are lengthened at random: `d * (1 + fraction * u)` with `0 <= u < 1`, rounded up to
+/// a nanosecond, like `wait.Jitter` of Kubernetes' apimachinery.
 ///
-/// Never shorter; a delay of zero stays zero, and one of [`Duration::MAX`]
-/// (never) stays that. The maximum of the limiter within still caps: that of an
-/// [`Exponential`](super::Exponential), a [`FastSlow`](super::FastSlow) or a
-/// [`WithMaxWait`](super::WithMaxWait), and of several the largest. A bucket, a
-/// window and a limiter of your own have none; wrap them into a `WithMaxWait`,
-/// inside or outside. So keys whose delay has reached the maximum are no longer
-/// spread.
+/// A delay is never shortened; zero stays zero, and [`Duration::MAX`] (never) stays that. The inner limiter's
+/// maximum still applies: that of an [`Exponential`](super::Exponential), a [`FastSlow`](super::FastSlow) or
+/// a [`WithMaxWait`](super::WithMaxWait), and of several the largest. So keys whose delay has reached the
+/// maximum are no longer spread. A bucket, a window and a user's limiter have no maximum; wrap them in a
+/// `WithMaxWait`, inside or outside.
 ///
-/// `u` depends on the seed and on the number of the call alone, so a test that
-/// fixes the seed sees the same delays each time. It is the SplitMix64 sequence
-/// (Steele, Lea, Flood, 2014).
+/// `u` depends only on the seed and the number of the call, so a test with a fixed seed always sees the same
+/// delays. It is the SplitMix64 sequence (Steele, Lea, Flood, 2014).
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::{Exponential, Jitter}};
@@ -37,18 +32,16 @@ pub struct Jitter<L> {
     limiter: L,
     fraction: f64,
     seed: u64,
-    /// How many calls there were.
+    /// Number of calls.
     calls: AtomicU64,
 }
 
 impl<L> Jitter<L> {
-    /// `limiter`, with each delay `d` lengthened by less than `fraction * d`; a
-    /// fraction above 1 is fine.
+    /// Lengthens each delay `d` of `limiter` by less than `fraction * d`. The fraction may exceed 1.
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NotAFraction`] where the fraction is negative, infinite or
-    /// not a number.
+    /// [`LimiterError::NotAFraction`] if the fraction is negative, infinite or NaN.
     ///
     /// ```
     /// use requeue::limiter::{Jitter, default_per_item};

@@ -1,51 +1,49 @@
-//! The state of a token bucket, used under its lock.
+//! The state of a token bucket; its methods run under the bucket's lock.
 
 use super::pace::{Exact, Grant, Level, Pace, Rate, Refusal, convert};
 use crate::Instant;
 
-/// All that a bucket knows.
+/// The state of a token bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    /// Tokens a second, as it was given.
+    /// Tokens per second, as given.
     pub(super) per_second: f64,
     pub(super) pace: Pace,
     pub(super) level: Level,
-    /// The instant that the latest reservation was promised, of those that were
-    /// not cancelled.
+    /// The promised instant of the latest reservation that was not cancelled.
     pub(super) latest: Exact,
-    /// What the bucket held as its rate became infinite; `None` while it is finite.
+    /// The balance when the rate became infinite; `None` while it is finite.
     since_infinite: Option<Held>,
 }
 
-/// What a bucket whose rate is infinite held at the instant when it became so. Any time
-/// after that it is full.
+/// The balance of a bucket at the instant when its rate became infinite. At any later time it is full.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     at: Instant,
-    /// In units of this rate, which was the last finite one.
+    /// In units of this rate, the last finite one.
     balance: i128,
     rate: Rate,
 }
 
 impl Held {
-    /// What the bucket holds at `now`, where it can hold `burst` tokens.
+    /// The balance at `now` for a bucket of `burst` tokens.
     fn balance(&self, burst: u32, now: Instant) -> i128 {
         let full = self.rate.token * i128::from(burst);
         if now > self.at { full } else { self.balance.min(full) }
     }
 }
 
-/// What a reservation was promised, and what its cancelling is reckoned from.
+/// A granted reservation, with what is needed to cancel it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
     pub(super) n: u32,
     pub(super) grant: Grant,
-    /// The rate at the reservation; `None`: there was no limit.
+    /// The rate at the reservation; `None` if there was no limit.
     pub(super) rate: Option<Rate>,
 }
 
 impl Ledger {
-    /// A full bucket. `per_second` is not negative and not NaN.
+    /// A full bucket. `per_second` must not be negative or NaN.
     pub(super) fn new(per_second: f64, burst: u32) -> Self {
         let pace = Pace::new(per_second, burst);
         let full = || {
@@ -61,8 +59,8 @@ impl Ledger {
         }
     }
 
-    /// Takes `n` tokens, unless they could never be had or only after more than
-    /// `at_most` nanoseconds: then nothing changes.
+    /// Takes `n` tokens. If they could never be had, or only after more than `at_most` nanoseconds, nothing
+    /// changes.
     #[inline]
     pub(super) fn take(&mut self, n: u32, now: Instant, at_most: u64) -> Result<Promise, Refusal> {
         let grant = self.pace.take(&mut self.level, n, now, at_most)?;
@@ -90,7 +88,7 @@ impl Ledger {
         };
     }
 
-    /// What the bucket holds at `now`, and the rate in whose units that is told.
+    /// The balance at `now`, and the rate in whose units it is.
     fn holds(&self, now: Instant) -> (Rate, i128) {
         match (self.pace.rate, &self.since_infinite) {
             (Some(rate), _) => (rate, self.pace.balance(rate, self.level, now)),
@@ -99,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// What [`Reservation::cancel`](super::Reservation::cancel) does.
+    /// [`Reservation::cancel`](super::Reservation::cancel).
     pub(super) fn give_back(&mut self, promise: &Promise, now: Instant) {
         let Promise { n, grant, rate: Some(rate) } = promise else {
             return;
@@ -128,7 +126,7 @@ impl Ledger {
         self.level = self.pace.with_balance(current, balance + back, now);
     }
 
-    /// How many tokens there are at `now`.
+    /// Number of tokens at `now`.
     pub(super) fn tokens(&self, now: Instant) -> f64 {
         let (rate, balance) = self.holds(now);
         balance as f64 / rate.token as f64

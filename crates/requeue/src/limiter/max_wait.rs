@@ -4,11 +4,10 @@ use super::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use std::time::Duration;
 
-/// Another limiter, whose delays are cut to at most `max`. client-go's
-/// `WithMaxWaitRateLimiter`.
+/// A limiter whose delays are cut to at most `max`. client-go's `WithMaxWaitRateLimiter`.
 ///
-/// Only the delay is cut: the limiter within counts and reserves as before, so a
-/// bucket's debt may lie far beyond `max`. "Never" is cut too.
+/// Only the delay is cut: the inner limiter counts and reserves as before, so a bucket's debt may lie far
+/// beyond `max`. "Never" is cut too.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::{Bucket, WithMaxWait}};

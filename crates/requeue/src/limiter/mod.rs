@@ -1,4 +1,4 @@
-//! How long a key waits before it comes back: the limiters.
+//! Limiters: how long a key waits before it comes back.
 //!
 //! | | delay | remembers |
 //! |---|---|---|
@@ -12,26 +12,23 @@
 //! | [`Jitter`] | another's, lengthened at random | what that remembers |
 //! | [`default_controller`], [`default_controller_without_bucket`], [`default_per_item`] | what controllers start with | a count a key |
 //!
-//! All are deterministic functions of what they were asked, and of the seed; none
-//! owns a clock, so tests hand in the instants that they like. Delays are rounded
-//! up to a nanosecond and never overflow; [`Duration::MAX`] means never. What could
-//! never grant anything, a rate, burst or quota of 0, is refused when it is built.
+//! All are deterministic functions of their calls and of the seed. None owns a clock, so tests pass any
+//! instants. Delays are rounded up to a nanosecond and never overflow; [`Duration::MAX`] means never. A rate,
+//! burst or quota of 0, which could never grant anything, is refused at construction.
 //!
-//! [`TokenBucket`] is the bucket by itself, for what is no queue: calls to a
-//! server, say.
+//! [`TokenBucket`] is the bucket by itself, for uses other than queues, such as calls to a server.
 //!
 //! # Why a limiter may leave its counts to the queue
 //!
-//! A limiter of failures is a pure function of a count, and the queue has an entry
-//! for the key in its hands anyway: counting there saves a second map, a second
-//! lock, and a copy of the key. So a built-in limiter that a queue owns keeps no
-//! records; one that is shared (an [`Arc`](std::sync::Arc)) or that is asked by
-//! itself does. The answers are the same.
+//! A limiter of failures is a pure function of a count, and the queue has an entry for the key anyway:
+//! counting there saves a second map, a second lock, and a copy of the key. So a built-in limiter that a
+//! queue owns keeps no records; one that is shared (an [`Arc`](std::sync::Arc)) or asked directly does. The
+//! answers do not differ.
 
 use crate::Instant;
 use std::time::Duration;
 
-/// The records of a limiter are those of another, or its counts.
+/// Delegates a limiter's records to another limiter, or to its counts.
 macro_rules! left_to {
     ($self:ident => $within:expr) => {
         forward! { $self => $within;
@@ -42,7 +39,7 @@ macro_rules! left_to {
     };
 }
 
-/// A limiter answers as another does, and leaves the records to it.
+/// Delegates a limiter's answers to another, and leaves the records to it.
 macro_rules! answers_as {
     ($self:ident => $other:expr) => {
         forward! { $self => $other;
@@ -53,7 +50,7 @@ macro_rules! answers_as {
     };
 }
 
-/// A limiter is another, whatever it is asked.
+/// Delegates all methods of a limiter to another.
 macro_rules! stands_for {
     ($self:ident => $other:expr) => {
         answers_as!($self => $other);
@@ -64,8 +61,8 @@ macro_rules! stands_for {
     };
 }
 
-/// A limiter keeps no records: its delay follows from the time, and from a count that a queue may
-/// keep for it. Asked by itself it takes each failure for the key's first.
+/// Implements a limiter without records: its delay follows from the time, and from a count that a queue may
+/// keep for it. Asked directly, it takes each failure for the key's first.
 macro_rules! keeps_no_records {
     ($self:ident: $keeps:expr, |$failures:pat_param, $now:pat_param| $delay:expr) => {
         fn when(&self, _: &K, now: Instant) -> Duration {
@@ -121,8 +118,8 @@ pub use self::window::Window;
 /// Decides when a key that is added through
 /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) becomes ready.
 ///
-/// A limiter owns no clock: the instant is handed in, so that limiter and queue
-/// can never disagree about the time.
+/// A limiter owns no clock: the instant is an argument, so that limiter and queue never disagree about the
+/// time.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter};
@@ -145,8 +142,7 @@ pub use self::window::Window;
 /// ```
 #[doc(alias("TypedRateLimiter"))]
 pub trait RateLimiter<K: ?Sized>: Send + Sync {
-    /// How long from `now` until `key` may run; [`Duration::MAX`]: never. Counts
-    /// as one requeue of `key`.
+    /// Time from `now` until `key` may run; [`Duration::MAX`] for never. Counts as one requeue of `key`.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};
@@ -157,7 +153,7 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     fn when(&self, key: &K, now: Instant) -> Duration;
-    /// Forgets what is recorded of `key`.
+    /// Forgets the records of `key`.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};
@@ -169,7 +165,7 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     fn forget(&self, key: &K);
-    /// How often `key` was put back since it was last forgotten.
+    /// Number of requeues of `key` since it was last forgotten.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};
@@ -181,30 +177,28 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
     /// ```
     fn num_requeues(&self, key: &K) -> u32;
 
-    /// Where this limiter's records are kept. Only the limiters of this crate
-    /// can answer anything but [`Keeps::Own`]: the argument cannot be named elsewhere.
+    /// Where this limiter keeps its records. Only limiters of this crate can return anything but
+    /// [`Keeps::Own`]: the argument cannot be named elsewhere.
     #[doc(hidden)]
     fn keeps(&self, _: sealed::Token) -> Keeps {
         Keeps::Own
     }
 
-    /// The delay of a key that was put back `failures` times before, for a
-    /// limiter that does not keep its own records. Runs under the queue's lock.
+    /// The delay of a key with `failures` earlier requeues, for a limiter that does not keep its own records.
+    /// Runs under the queue's lock.
     #[doc(hidden)]
     fn when_counted(&self, _failures: u32, _now: Instant, _: sealed::Token) -> Duration {
         Duration::ZERO
     }
 
-    /// [`num_requeues`](Self::num_requeues) as of `now`: a record that has expired
-    /// by then reads 0. Without an instant the limiter goes by the latest that
-    /// `when` was given.
+    /// Like [`num_requeues`](Self::num_requeues), as of `now`: a record that has expired by then reads 0.
+    /// Without an instant the limiter uses the latest that `when` was given.
     #[doc(hidden)]
     fn num_requeues_at(&self, key: &K, _now: Instant, _: sealed::Token) -> u32 {
         self.num_requeues(key)
     }
 
-    /// The longest delay that the limiter gives, which jitter must not exceed;
-    /// [`Duration::MAX`] where it has none.
+    /// The limiter's maximum delay, which jitter must not exceed; [`Duration::MAX`] if it has none.
     #[doc(hidden)]
     fn longest(&self, _: sealed::Token) -> Duration {
         Duration::MAX
@@ -215,11 +209,11 @@ pub trait RateLimiter<K: ?Sized>: Send + Sync {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// In the limiter: it is asked by key, without the queue's lock.
+    /// In the limiter: it is asked by key, outside the queue's lock.
     Own,
     /// A count per key and nothing else: the queue keeps it in the key's entry.
     Count {
-        /// How long after the end of its last delay a count expires.
+        /// Time from the end of its last delay until a count expires.
         expire_after: Option<Duration>,
     },
     /// Nothing per key: `num_requeues` is always 0.

@@ -1,8 +1,8 @@
-//! Nanoseconds and durations.
+//! Conversion of nanoseconds to durations.
 
 use std::time::Duration;
 
-/// `nanos` nanoseconds, or [`Duration::MAX`] where that is less.
+/// `nanos` nanoseconds, or [`Duration::MAX`] if that is less.
 pub(super) fn duration(nanos: u128) -> Duration {
     const PER_SEC: u128 = 1_000_000_000;
     match u64::try_from(nanos) {

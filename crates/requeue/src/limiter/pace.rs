@@ -1,13 +1,11 @@
-//! The arithmetic of a token bucket, apart from its storage: exact integers.
+//! The exact integer arithmetic of a token bucket, without its storage.
 //!
-//! A bucket is written down as the virtual-scheduling form of the generic cell
-//! rate algorithm (GCRA, ITU-T I.371) does it: not how many tokens there are, but
-//! when the balance is zero. The unit is chosen so that nothing is ever rounded:
-//! a rate is a fraction `per_nano / token`, a nanosecond is `per_nano` units long
-//! and a token is worth `token` units. The balance at an instant `t` is
-//! `(t * per_nano - zero) / token` tokens; taking one adds `token` to `zero`. Only
-//! an instant that leaves this module is rounded, up to a whole nanosecond, and
-//! its rounding is not fed back: the thousandth token is as exact as the first.
+//! A bucket is stored in the virtual-scheduling form of the generic cell rate algorithm (GCRA, ITU-T I.371):
+//! not the number of tokens, but the instant when the balance is zero. The unit is chosen so that nothing is
+//! rounded: a rate is a fraction `per_nano / token`, a nanosecond is `per_nano` units long and a token is
+//! worth `token` units. The balance at an instant `t` is `(t * per_nano - zero) / token` tokens; taking one
+//! adds `token` to `zero`. Only a returned instant is rounded, up to a whole nanosecond, and the rounding is
+//! not fed back: the thousandth token is as exact as the first.
 //!
 //! Bounds, which keep every sum within an `i128`: `per_nano <= 2^62`, `token <=
 //! 2^86` for every rate above [`SLOWEST`], `zero <= 2^126` (nothing is granted
@@ -16,37 +14,36 @@
 use crate::Instant;
 use std::time::Duration;
 
-/// Below this no token comes within the 584 years that an instant can tell, so
-/// such a rate is as good as 0. (1e9 / 2^64 tokens a second.)
+/// The slowest rate: below it no token comes within the 584 years that an instant covers, so it counts as 0.
+/// (1e9 / 2^64 tokens per second.)
 const SLOWEST: f64 = 1e9 / 18_446_744_073_709_551_616.0;
 
-/// From here on a nanosecond brings more tokens than a `u32` of burst can hold,
-/// so that faster rates cannot be told apart. (2^62 tokens a second.)
+/// The fastest rate: from here on a nanosecond brings more tokens than a burst of `u32` can hold, so faster
+/// rates do not differ. (2^62 tokens per second.)
 const FASTEST: f64 = 4_611_686_018_427_387_904.0;
 
-/// Past every `zero` that a grant can leave behind: a debt that is never paid.
+/// A debt that is never paid: past every `zero` that a grant can leave.
 const UNPAYABLE: i128 = 1 << 126;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// A rate as an exact fraction: `per_nano / token` tokens a nanosecond.
+/// A rate as an exact fraction: `per_nano / token` tokens per nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
-    /// Units that pass in a nanosecond; 0 where no token ever comes.
+    /// Units per nanosecond; 0 if no token ever comes.
     pub(super) per_nano: u64,
-    /// Units that a token is worth.
+    /// Units per token.
     pub(super) token: i128,
 }
 
 impl Rate {
-    /// No token ever comes. The worth of a token keeps what fraction of one was
-    /// there when a bucket is stopped and started again.
+    /// The rate 0. The worth of a token preserves fractions of one when a bucket is stopped and started
+    /// again.
     pub(super) const ZERO: Self = Self { per_nano: 0, token: 1 << 64 };
 
-    /// The fraction that `per_second`, finite and not negative, stands for: the
-    /// one with the smallest terms among those that are this `f64`. So 0.1 is
-    /// one token in ten seconds and 1.0 / 3.0 one in three, not the binary
-    /// fraction beside it that is a nanosecond late.
+    /// Converts `per_second`, finite and not negative, to the fraction with the smallest terms among those
+    /// that round to this `f64`. So 0.1 is one token in ten seconds and 1.0 / 3.0 one in three, not the
+    /// neighbouring binary fraction that is a nanosecond late.
     pub(super) fn per_second(per_second: f64) -> Self {
         if per_second < SLOWEST {
             return Self::ZERO;
@@ -65,8 +62,8 @@ impl Rate {
     }
 }
 
-/// The first convergent of the continued fraction of `x` that is `x` when it is
-/// written as an `f64`; `x` is within `SLOWEST..FASTEST`.
+/// The first convergent of the continued fraction of `x` that equals `x` as an `f64`; `x` is within
+/// `SLOWEST..FASTEST`.
 fn simplest_fraction(x: f64) -> (u128, u128) {
     let bits = x.to_bits();
     // Never subnormal: `x` is at least `SLOWEST`.
@@ -93,8 +90,8 @@ fn gcd(mut a: u128, mut b: u128) -> u128 {
     a
 }
 
-/// `a * b / c`, rounded down, where `a < c <= 2^100`: the product may take more
-/// than 128 bits, so it is made bit by bit and divided as it grows.
+/// `a * b / c`, rounded down, where `a < c <= 2^100`. The product may exceed 128 bits, so it is built bit by
+/// bit and divided as it grows.
 fn mul_div(a: u128, b: u128, c: u128) -> u128 {
     debug_assert!(a < c && c <= 1 << 100);
     let (mut quotient, mut rest) = (0u128, 0u128);
@@ -113,8 +110,7 @@ fn mul_div(a: u128, b: u128, c: u128) -> u128 {
     quotient
 }
 
-/// `units` worth of tokens of the rate `from`, in units of the rate `to`, rounded
-/// down (a debt: to the larger).
+/// Converts `units` worth of tokens from the rate `from` to the rate `to`, rounded down (so a debt grows).
 pub(super) fn convert(units: i128, from: Rate, to: Rate) -> i128 {
     if from.token == to.token {
         return units;
@@ -125,8 +121,7 @@ pub(super) fn convert(units: i128, from: Rate, to: Rate) -> i128 {
     whole.saturating_mul(to.token).saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE)
 }
 
-/// An instant as exact as the bucket knows it: `units / per_nano` nanoseconds
-/// after the origin.
+/// An unrounded instant: `units / per_nano` nanoseconds after the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Exact {
     pub(super) units: i128,
@@ -155,18 +150,18 @@ impl Exact {
     }
 }
 
-/// What a bucket is filled at, and how much it holds.
+/// The fill rate and capacity of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// `None`: no limit.
     pub(super) rate: Option<Rate>,
     pub(super) burst: u32,
-    /// What a full bucket holds, in units.
+    /// Units in a full bucket.
     pub(super) full: i128,
 }
 
 impl Pace {
-    /// `per_second` is not negative and not NaN.
+    /// `per_second` must not be negative or NaN.
     pub(super) fn new(per_second: f64, burst: u32) -> Self {
         let rate = (per_second != f64::INFINITY).then(|| Rate::per_second(per_second));
         Self { rate, burst, full: rate.map_or(0, |rate| rate.token * i128::from(burst)) }
@@ -177,8 +172,8 @@ impl Pace {
         Level { zero: -self.full, last: Instant::ORIGIN }
     }
 
-    /// Takes `n` tokens, unless they could never be had or only after more than
-    /// `at_most` nanoseconds: then nothing changes.
+    /// Takes `n` tokens. If they could never be had, or only after more than `at_most` nanoseconds, nothing
+    /// changes.
     #[inline]
     pub(super) fn take(
         &self,
@@ -213,24 +208,23 @@ impl Pace {
         Ok(grant)
     }
 
-    /// The balance at `now`, in units of `rate`: negative where it is a debt.
+    /// The balance at `now`, in units of `rate`; negative if it is a debt.
     pub(super) fn balance(&self, rate: Rate, level: Level, now: Instant) -> i128 {
         (rate.units(now.max(level.last)) - level.zero).min(self.full)
     }
 
-    /// The level that has `balance` at `now`, or what the bucket holds where that
-    /// is less.
+    /// The level that has `balance` at `now`, capped at the bucket's capacity.
     pub(super) fn with_balance(&self, rate: Rate, balance: i128, now: Instant) -> Level {
         Level { zero: (rate.units(now) - balance.min(self.full)).min(UNPAYABLE), last: now }
     }
 
-    /// Whether nothing would be lost if the level were forgotten at `now`.
+    /// Whether the level can be forgotten at `now` without loss.
     pub(super) fn is_full(&self, level: &Level, now: Instant) -> bool {
         self.rate.is_none_or(|rate| rate.units(now) - level.zero >= self.full)
     }
 }
 
-/// How many keys a queue hands out at most; `None` if that would be none, or if there is no limit.
+/// The dispatch rate of a queue; `None` if no key would ever be handed out, or if there is no limit.
 pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate> {
     if !(per_second >= SLOWEST && per_second.is_finite() && burst > 0) {
         return None;
@@ -240,8 +234,7 @@ pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate
 }
 
 impl Rate {
-    /// How long `debt` units take to come, rounded up; `None`: longer than can
-    /// be told.
+    /// Nanoseconds until `debt` units have come, rounded up; `None` if that overflows.
     #[inline]
     fn nanos_of(self, debt: u128) -> Option<u64> {
         let per_nano = self.per_nano;
@@ -260,28 +253,28 @@ impl Rate {
 /// How full a bucket is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
-    /// When the balance is zero, in units since the origin.
+    /// The instant when the balance is zero, in units since the origin.
     pub(super) zero: i128,
-    /// The latest instant that was counted: an earlier one counts as this.
+    /// The latest instant used: an earlier one counts as this.
     pub(super) last: Instant,
 }
 
-/// Why no tokens were taken.
+/// The reason why no tokens were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Never,
-    /// Not as soon as was asked.
+    /// Not within the time asked for.
     Later,
 }
 
 /// Tokens that were taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// The instant that counted.
+    /// The instant used.
     pub(super) now: Instant,
-    /// Nanoseconds from there until the tokens are there.
+    /// Nanoseconds from `now` until the tokens are there.
     pub(super) delay: u64,
-    /// When they are there, unrounded.
+    /// The unrounded instant when they are there.
     pub(super) exact: Exact,
 }
 

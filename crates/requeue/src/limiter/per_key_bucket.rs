@@ -8,12 +8,12 @@ use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// A token bucket of its own for each key: no key slows another. The
-/// `ItemBucketRateLimiter` that earlier releases of client-go had (0.37 has none).
+/// One token bucket per key: no key slows another. The `ItemBucketRateLimiter` of earlier releases of
+/// client-go (0.37 has none).
 ///
-/// Forgetting a key forgets its bucket, so its next one is full; `num_requeues`
-/// is 0: both as there. There a bucket is kept for every key that was ever
-/// asked for; here one that is full again is dropped.
+/// Forgetting a key forgets its bucket, so its next one is full; `num_requeues` is 0. Both are as in
+/// client-go. client-go keeps a bucket for every key ever asked for; here a bucket that is full again is
+/// dropped.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::PerKeyBucket};
@@ -30,13 +30,13 @@ pub struct PerKeyBucket<K, S = RandomState> {
 }
 
 impl<K> PerKeyBucket<K> {
-    /// For each key `rate` tokens a second, of which its bucket holds at most
-    /// `burst`; full at first. An infinite rate is no limit.
+    /// A bucket per key of `rate` tokens per second, holding at most `burst`; full at first. An infinite rate
+    /// is no limit.
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NoRate`] where the rate is 0, negative or not a number,
-    /// [`LimiterError::NoBurst`] where the burst is 0: no key would ever run.
+    /// [`LimiterError::NoRate`] if the rate is 0, negative or NaN, [`LimiterError::NoBurst`] if the burst is
+    /// 0: no key would ever run.
     ///
     /// ```
     /// use requeue::limiter::PerKeyBucket;
@@ -49,7 +49,7 @@ impl<K> PerKeyBucket<K> {
 }
 
 impl<K, S> PerKeyBucket<K, S> {
-    /// Hashes keys with `hasher`. All buckets are full then.
+    /// Sets the hasher of keys. All buckets are full afterwards.
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::PerKeyBucket};

@@ -1,20 +1,17 @@
-//! What limiters remember of single keys: a map whose stale entries go by
-//! themselves.
+//! The limiters' records per key: a map whose stale entries expire.
 //!
-//! A key that failed once and was then deleted is never forgotten by anybody, so
-//! entries must be able to expire. Nothing scans the map: each call checks the
-//! next two entries, in a circle, so no call is slow. At most one entry
-//! is added a call, so where every call brings a new key the map settles where
-//! half of its entries are stale.
+//! A key that failed once and was then deleted is never forgotten by a caller, so entries must expire.
+//! Nothing scans the map: each call checks the next two entries, in a circle, so no call is slow. A call adds
+//! at most one entry, so if every call brings a new key, the map settles with half of its entries stale.
 
 use crate::sync::Mutex;
 use requeue_core::Map;
 use std::hash::{BuildHasher, Hash};
 
-/// How many entries a call checks.
+/// Number of entries that a call checks.
 const LOOKS: usize = 2;
 
-/// One `R` a key.
+/// A map with one `R` per key.
 pub(super) struct Records<K, R, S> {
     hasher: S,
     kept: Mutex<Kept<K, R>>,
@@ -22,7 +19,7 @@ pub(super) struct Records<K, R, S> {
 
 struct Kept<K, R> {
     map: Map<K, R>,
-    /// The entry that is checked next; may lie past the end.
+    /// Index of the entry to check next; may lie past the end.
     next: u32,
 }
 
@@ -37,16 +34,16 @@ impl<K, R, S> Records<K, R, S> {
 }
 
 impl<K: Hash + Eq, R, S: BuildHasher> Records<K, R, S> {
-    /// 32 bits, each of which depends on many, whatever the user's hasher is worth. (The
-    /// factor is 2^64 divided by the golden ratio.)
+    /// Hashes to 32 bits, each of which depends on many, however weak the user's hasher is. (The factor is
+    /// 2^64 divided by the golden ratio.)
     #[inline]
     fn hash(&self, key: &K) -> u32 {
         let product = u128::from(self.hasher.hash_one(key)) * 0x9e37_79b9_7f4a_7c15;
         (product >> 64) as u32 ^ (product >> 32) as u32
     }
 
-    /// Runs `f` on the record of `key`, which is a fresh one where there is none
-    /// or where it is stale; without `stale` none ever is.
+    /// Runs `f` on the record of `key`, or on a fresh one if there is none or it is stale. Without `stale`,
+    /// no record is.
     #[inline]
     pub(super) fn update<T>(
         &self,
@@ -103,8 +100,8 @@ impl<K: Hash + Eq, R, S: BuildHasher> Records<K, R, S> {
 }
 
 impl<K, R> Kept<K, R> {
-    /// Takes out what is stale of the entries that are checked next. (Nearly always
-    /// nothing, and then it allocates nothing.)
+    /// Removes stale entries among those to be checked next. (Nearly always none, and then it allocates
+    /// nothing.)
     #[inline]
     fn sweep(&mut self, stale: impl Fn(&R) -> bool) -> Vec<(K, R)> {
         let mut swept = Vec::new();
@@ -167,7 +164,7 @@ mod tests {
         }
     }
 
-    /// The hash of a number is that number.
+    /// A hasher that returns the number itself.
     #[derive(Default)]
     struct Itself(u64);
     impl Hasher for Itself {
@@ -198,7 +195,7 @@ mod tests {
 
     #[test]
     fn keys_of_one_hash_are_kept_apart() {
-        /// Hashes everything to the same.
+        /// A key whose hash is always the same.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         struct Same(u32);
         impl Hash for Same {

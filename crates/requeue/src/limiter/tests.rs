@@ -1,5 +1,5 @@
-//! The contract's table of limiters, value by value, and every corner of the
-//! token bucket that it defines. No test sleeps.
+//! Tests of the contract's table of limiters, value by value, and of every corner of the token bucket. No
+//! test sleeps.
 
 use super::sealed::Token;
 use super::*;
@@ -24,7 +24,7 @@ fn bucket(rate: f64, burst: u32) -> TokenBucket {
     TokenBucket::new(rate, burst).unwrap()
 }
 
-/// Takes what the bucket holds and `debt` more.
+/// A bucket that is emptied and then goes `debt` into debt.
 fn drained(rate: f64, burst: u32) -> TokenBucket {
     let bucket = bucket(rate, burst);
     assert!(bucket.allow(burst, T0));
@@ -870,7 +870,7 @@ fn combined_limiters_leave_their_counts_to_the_queue_only_where_all_can() {
     assert_eq!(keeps(&MaxOf::new(vec![Box::new(Arc::new(plain()))]).unwrap()), Keeps::Own);
 }
 
-/// Answers each question with a number of its own.
+/// A limiter that answers each method with a different number.
 #[derive(Debug, Default)]
 struct Known(Mutex<u32>);
 

@@ -1,4 +1,4 @@
-//! A number of calls in each window of time.
+//! [`Window`]: a number of calls in each window of time.
 
 use super::{Keeps, LimiterError, RateLimiter, sealed};
 use crate::Instant;
@@ -7,12 +7,11 @@ use std::time::Duration;
 
 /// At most `quota` keys in a window of `period`.
 ///
-/// A window opens at the first call that finds none. The call that fills it fixes the
-/// next one, which begins a period after the full one began, so that calls which come at
-/// once are spread over several windows. A call that comes when the newest window is over
-/// opens a new one at once. It does not slide: the end of one window and the beginning of
-/// the next can bring twice the quota close together. It looks at no key:
-/// forgetting does nothing, `num_requeues` is 0.
+/// A window opens at the first call that finds none. The call that fills it fixes the next one, which begins
+/// a period after the full one began, so that calls that come at once are spread over several windows. A call
+/// after the end of the newest window opens a new one at once. The window does not slide: the end of one and
+/// the beginning of the next can bring twice the quota close together. It ignores the key: forgetting does
+/// nothing, `num_requeues` is 0.
 ///
 /// ```
 /// use requeue::{Instant, RateLimiter, limiter::Window};
@@ -28,12 +27,11 @@ pub struct Window {
     open: Mutex<Option<Open>>,
 }
 
-/// The newest window, which the next call is put into unless it is over by then. It may
-/// begin in the future.
+/// The newest window. The next call goes into it unless it is over by then. It may begin in the future.
 #[derive(Clone, Copy)]
 struct Open {
     begin: Instant,
-    /// Fewer than the quota: the call that fills a window fixes the next.
+    /// Less than the quota: the call that fills a window fixes the next.
     used: u32,
 }
 
@@ -42,7 +40,7 @@ impl Window {
     ///
     /// # Errors
     ///
-    /// [`LimiterError::NoQuota`] where the quota is 0: no key would ever run.
+    /// [`LimiterError::NoQuota`] if the quota is 0: no key would ever run.
     ///
     /// ```
     /// use requeue::limiter::{LimiterError, Window};

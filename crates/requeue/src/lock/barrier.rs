@@ -1,9 +1,9 @@
-//! The two sides of an asymmetric barrier: one that costs nothing and one that costs a system call.
+//! An asymmetric barrier: one side costs nothing, the other a system call.
 //!
-//! On Linux the heavy side is `membarrier` (since 4.14; `MEMBARRIER_CMD_PRIVATE_EXPEDITED`): when it returns, each thread of
-//! this process has passed a full barrier, between two instructions of its own, since the call began. It takes
-//! 0.2 us where no other thread runs, and some microseconds where some do. Elsewhere, where the system refuses it, under
-//! Miri and under loom, both sides are full barriers.
+//! On Linux the heavy side is `membarrier` (since 4.14; `MEMBARRIER_CMD_PRIVATE_EXPEDITED`): when it returns,
+//! each thread of this process has passed a full barrier, between two of its instructions, since the call
+//! began. It takes 0.2 us if no other thread runs, and some microseconds if some do. On other systems, if the
+//! system refuses it, under Miri and under loom, both sides are full barriers.
 
 use crate::sync::atomic;
 
@@ -16,18 +16,18 @@ mod system {
     use super::atomic::{compiler_fence, fence};
     use std::sync::OnceLock;
 
-    /// As `linux/membarrier.h` has them; libc has no names for them on Linux.
+    /// A command of `linux/membarrier.h`; libc has no names for them on Linux.
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// A command of `membarrier`; false if the system refuses it.
+    /// Calls `membarrier`; false if the system refuses the command.
     #[expect(unsafe_code, reason = "a system call that libc has no function for")]
     fn membarrier(command: libc::c_int) -> bool {
         // SAFETY: the call takes two numbers, reads and writes no memory, and orders what threads do.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0) == 0 }
     }
 
-    /// Whether [`heavy`] may be relied on: the system has it, and knows that this process wants it.
+    /// Whether [`heavy`] can be relied on: the system has it, and this process is registered for it.
     pub(in crate::lock) fn can_be_heavy() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
@@ -38,7 +38,8 @@ mod system {
         compiler_fence(SeqCst);
     }
 
-    /// The heavy side, or a full barrier if the other side `fences` as well; false if the system has refused it.
+    /// Executes the heavy side, or a full barrier if the other side `fences` too. Returns false if the system
+    /// has refused it.
     pub(in crate::lock) fn heavy(fences: bool) -> bool {
         if fences {
             fence(SeqCst);

@@ -1,6 +1,6 @@
-//! Where threads sleep that wait for a lock: in `parking_lot`'s queue, which knows them by the lock's address.
+//! The queue of threads that sleep for a lock: `parking_lot`'s, which identifies it by the lock's address.
 //!
-//! Under loom a lot is a list of its own (`lot/modelled.rs`), so that the models can try all orders.
+//! Under loom a lot is a list (`lot/modelled.rs`), so that the models can try all orders.
 
 #[cfg(requeue_loom)]
 mod modelled;
@@ -10,10 +10,10 @@ pub(super) use self::modelled::Lot;
 #[cfg(not(requeue_loom))]
 pub(super) use self::real::Lot;
 
-/// What those who sleep and those who wake tell each other.
+/// Message from a waking thread to a sleeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// The lock was handed over: it is the sleeper's.
+    /// The lock was handed over: it belongs to the sleeper.
     WithTheLock,
     /// The lock may be free.
     ToTry,
@@ -21,17 +21,17 @@ pub(super) enum Woken {
 
 pub(super) enum Parked {
     Woken(Woken),
-    /// It was not to sleep any more.
+    /// The thread should not sleep any more.
     Not,
 }
 
-/// What a waker is told, in the lot's own lock.
+/// Facts given to a waking thread, inside the lot's own lock.
 pub(super) struct Unparked {
-    /// Somebody is woken by this.
+    /// A thread is woken by this.
     pub(super) any: bool,
-    /// Others go on to sleep.
+    /// Other threads stay asleep.
     pub(super) more: bool,
-    /// The lock has not been handed over for a while, half a millisecond on average.
+    /// The lock should be handed over, because it has not been for a while (half a millisecond on average).
     pub(super) fair: bool,
 }
 
@@ -46,7 +46,7 @@ mod real {
 
     #[derive(Debug, Default)]
     pub(in crate::lock) struct Lot {
-        /// What it is known by is its address, and it needs one of its own.
+        /// Gives the lot an address of its own, which identifies it.
         _somewhere: u8,
     }
 
@@ -55,7 +55,7 @@ mod real {
             std::ptr::from_ref(self) as usize
         }
 
-        /// Sleeps if `is_to_sleep`, which is asked in the lot's own lock, until somebody wakes this thread.
+        /// Sleeps until another thread wakes this one, if `is_to_sleep` says so inside the lot's own lock.
         pub(in crate::lock) fn park(&self, is_to_sleep: impl FnOnce() -> bool) -> Parked {
             // SAFETY: nobody else uses this address as a key, for it is that of a byte which is ours. What is called back
             // reads two atomics, neither panics nor calls the queue, and there is no time after which it is called.
@@ -76,7 +76,7 @@ mod real {
             }
         }
 
-        /// Wakes the one that sleeps longest, if there is one. `how` decides, in the lot's own lock.
+        /// Wakes the longest sleeper, if there is one. `how` decides, inside the lot's own lock.
         pub(in crate::lock) fn unpark_one(&self, how: impl FnOnce(Unparked) -> Woken) {
             let how = |result: UnparkResult| {
                 let woken = how(Unparked {

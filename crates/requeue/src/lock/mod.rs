@@ -1,27 +1,27 @@
-//! The queue's lock, and a token bucket's: callers back off for a while before they sleep, and the
-//! usual release is a plain store (`raw.rs`).
+//! The lock of the queue and of token buckets: callers back off for a while before they sleep, and the usual
+//! release is a plain store (`raw.rs`).
 //!
-//! It is held for a hundred nanoseconds, in which the holder touches a handful of
-//! cache lines. Who gets it next on another core fetches all of them, which takes
-//! ten times as long as the work, so where many callers want it, it is faster if one core
-//! takes the lock several times in a row. A caller that finds it taken therefore
-//! stays away for longer each time, and in the meantime the holder gets through
-//! dozens of calls; and the lock is rarely given up by way of the system, which
-//! would cost more than all of this. What it came to: docs/EXPERIMENTS.md, "The lock". The scheme is that of T. E.
-//! Anderson, "The performance of spin lock alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
+//! The lock is held for about a hundred nanoseconds, in which the holder touches a few cache lines. The next
+//! holder on another core fetches all of them, which takes ten times as long as the work. So under contention
+//! it is faster if one core takes the lock several times in a row. A caller that finds the lock taken
+//! therefore stays away for longer each time, and meanwhile the holder completes dozens of calls. The lock is
+//! rarely released through the system, which would cost more than all of this. Measurements:
+//! docs/EXPERIMENTS.md, "The lock". The scheme is that of T. E. Anderson, "The performance of spin lock
+//! alternatives for shared-memory multiprocessors" (IEEE TPDS 1(1), 1990).
 //!
-//! There is one exception. A caller that does not add keys looks again soon if the holder adds some. So it mostly gets the lock
-//! next, the line stays short, and the processor's caches hold the table and the slots. In the workload W2, where all callers
-//! stayed away for long, the line grew to a million keys, each add waited for memory while it had the lock, and a key took
-//! two to three times as long: docs/EXPERIMENTS.md, "Who adds keys steps back".
+//! There is one exception. If the holder adds keys, a caller that does not add looks again soon. So it mostly
+//! gets the lock next, the line stays short, and the processor's caches hold the table and the slots. In the
+//! workload W2 all callers once stayed away for long: the line grew to a million keys, each add waited for
+//! memory while it had the lock, and a key took two to three times as long (docs/EXPERIMENTS.md, "Who adds
+//! keys steps back").
 //!
-//! Nobody starves: after its turns a caller sleeps in `parking_lot`'s line (`lot.rs`), and the lock is
-//! handed over to the longest sleeper every half millisecond.
+//! No caller starves: after its turns it sleeps in `parking_lot`'s line (`lot.rs`), and the lock is handed
+//! over to the longest sleeper every half millisecond.
 //!
-//! `unsafe` in this file: a hold gives access to the value. What makes it sound: only `Held` reaches
-//! the value, other than by `&mut Lock`; a `Held` is made by whoever has taken the lock, and
-//! the lock is released once, when it ends. It does not leave its thread. Both implementations of [`Locked`] answer
-//! with one field of theirs, so with the same lock each time.
+//! `unsafe` in this file: a hold gives access to the value. It is sound because only `Held` and `&mut Lock`
+//! reach the value, a `Held` is made only by the thread that has taken the lock, and the lock is released
+//! once, when it ends. A `Held` does not leave its thread. Both implementations of [`Locked`] return one
+//! field, so always the same lock.
 
 #[cfg_attr(requeue_loom, allow(dead_code, reason = "the queue's models have loom's mutex"))]
 mod barrier;
@@ -38,7 +38,7 @@ use crate::sync::{RawLock, Taken};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// It begins a cache line: what stands before it is read without the lock.
+/// Starts a cache line: the fields before it are read without the lock.
 #[repr(C, align(64))]
 pub(crate) struct Lock<T> {
     raw: RawLock,
@@ -63,7 +63,7 @@ impl<T> Lock<T> {
         Held::new(self, Caller::Other)
     }
 
-    /// For whoever reads how often locks were taken.
+    /// Takes the lock without counting it. For reading how often locks were taken.
     #[cfg(all(requeue_counted, not(requeue_loom)))]
     pub(crate) fn lock_uncounted(&self) -> Held<'_, Self> {
         Held { of: self, taken: self.raw.lock(Caller::Other) }
@@ -72,18 +72,18 @@ impl<T> Lock<T> {
 
 debug!([T] Lock<T>, |_| { .. });
 
-/// Something that contains a lock, and may have to act when a hold ends. A bare lock does nothing.
+/// A type with a lock that runs code at unlock. `Lock` itself runs none.
 pub(crate) trait Locked {
     type Value;
 
-    /// The lock, which must be the same one at each call: `Held` relies on that.
+    /// The lock. It must always be the same one: `Held` relies on that.
     fn the_lock(&self) -> &Lock<Self::Value>;
 
     /// Ends a hold that was [dropped](Held). It must release the lock.
     fn end(held: Plain<'_, Self::Value>, of: &Self);
 }
 
-/// A hold without anything that follows it.
+/// A hold after which no code runs.
 pub(crate) type Plain<'a, T> = Held<'a, Lock<T>>;
 
 impl<T> Locked for Lock<T> {
@@ -100,7 +100,7 @@ impl<T> Locked for Lock<T> {
     }
 }
 
-/// One hold of a lock. Dropped, also by a panic that unwinds, it ends as its [owner](Locked::end) says.
+/// One hold of a lock. When it is dropped, even by an unwinding panic, its [owner](Locked::end) ends it.
 pub(crate) struct Held<'a, L: Locked> {
     of: &'a L,
     taken: Taken<'a>,
@@ -119,7 +119,7 @@ impl<'a, L: Locked> Held<'a, L> {
         self.of
     }
 
-    /// The same hold, after which nothing follows.
+    /// Converts the hold to one after which no code runs.
     #[inline(always)]
     pub(crate) fn into_plain(mut self) -> Plain<'a, L::Value> {
         let (of, taken) = (self.of, std::mem::take(&mut self.taken));

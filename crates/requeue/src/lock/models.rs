@@ -1,7 +1,8 @@
-//! Who sleeps is woken, whatever the order of release, look and sleep; and nobody has the lock beside somebody else.
+//! Models of the lock: a sleeper is woken whatever the order of release, look and sleep, and two threads
+//! never have the lock at once.
 //!
-//! Both barriers are full ones here: that the heavy one makes a full one of the light one is the system's promise.
-//! `verify/loom.sh` leaves each of them out, and these must fail.
+//! Both barriers are full ones here: the system promises that the heavy one turns the light one into a full
+//! barrier. `verify/loom.sh` leaves each of them out, and then these models must fail.
 
 use super::lot::Lot;
 use super::raw::{Caller, RawLock};
@@ -9,8 +10,8 @@ use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::thread;
 use std::sync::Arc;
 
-/// What the lock guards: each step is a load and a store, so that two who have the lock at once, or one who does not see
-/// what another one did, lose a step.
+/// The value guarded by the lock. Each step is a load and a store, so that a step is lost if two threads have
+/// the lock at once, or if one does not see another's write.
 struct Counter {
     raw: RawLock,
     count: AtomicU32,

@@ -1,8 +1,8 @@
-//! The lock itself: a word that says who has the lock. A plain store releases it.
+//! The lock itself: a word that names its holder. A plain store releases it.
 //!
-//! The usual mutex is released by a read-modify-write, because the holder must learn in the same step whether
-//! somebody sleeps. That instruction takes as long as a third of a whole `add`. Here the holder stores, and then
-//! looks whether somebody sleeps. A holder that looks too early would leave a sleeper asleep for ever:
+//! The usual mutex is released by a read-modify-write, because the holder must learn in that step whether a
+//! thread sleeps. That instruction takes as long as a third of a whole `add`. Here the holder stores, and
+//! then checks for sleepers. A holder that checks too early would leave a sleeper asleep for ever:
 //!
 //! ```text
 //!   holder                          sleeper
@@ -12,26 +12,28 @@
 //!   yes: wake one                   yes: sleep
 //! ```
 //!
-//! L must not read what was before W while V reads what was before S. On the holder's side that takes a full
-//! barrier, which costs what the read-modify-write did. So the sleeper, which is about to call the system anyway,
-//! pays for both: its [heavy barrier](barrier::heavy) makes every running thread of the process pass a full
-//! barrier, and the holder's [light one](barrier::light) only keeps the compiler from changing the order.
-//! (The scheme is that of the system call `membarrier`, as its manual describes it.)
+//! L must not read the value before W while V reads the value before S. On the holder's side that takes a
+//! full barrier, which costs as much as the read-modify-write. So the sleeper, which is about to make a
+//! system call anyway, pays for both: its [heavy barrier](barrier::heavy) makes every running thread of the
+//! process pass a full barrier, and the holder's [light one](barrier::light) only keeps the compiler from
+//! reordering. (The manual of the system call `membarrier` describes this scheme.)
 //!
-//! **Nobody sleeps for ever.** Let a sleeper's V have read that H has the lock. If the heavy barrier fell
-//! between two instructions of H's thread that come before S, then L comes after it and reads SLEEPERS. If
-//! it fell after S, then S was visible before V, but V read an older value: a contradiction. The same
-//! holds of whoever takes the lock after H: so every later holder finds SLEEPERS, until it is cleared. It is
-//! cleared only by a holder that looks whom to wake, within the [lot's](Lot) own lock, and when nobody else is in the lot.
-//! V is made within that lock too, and looks at SLEEPERS once more: so whoever had set it
-//! and was not in the lot yet begins anew.
+//! **No thread sleeps for ever.** Let a sleeper's V have read that H has the lock. If the heavy barrier fell
+//! between two instructions of H's thread that come before S, then L comes after it and reads SLEEPERS. If it
+//! fell after S, then S was visible before V, but V read an older value: a contradiction. This holds for each
+//! thread that takes the lock after H too, so every later holder finds SLEEPERS until it is cleared. It is
+//! cleared only by a holder that looks for a thread to wake, inside the [lot's](Lot) own lock, when no other
+//! thread is in the lot. V happens inside that lock too, and checks SLEEPERS again: a thread that had set it
+//! and was not in the lot yet starts anew.
 //!
-//! **Nobody waits for itself.** The word has the thread that took the lock. A caller that finds it taken, and finds itself
-//! there, is users' code that the queue runs under the lock and that calls the queue: it panics. No other thread is taken for it: only the
-//! thread that has the lock has its own number there, and the number is taken away before the lock is handed over.
+//! **No thread waits for itself.** The word names the thread that took the lock. A caller that finds itself
+//! there is user code that the queue runs under the lock and that calls the queue: it panics. No other thread
+//! is mistaken for it: only the thread that has the lock has its own number there, and the number is removed
+//! before the lock is handed over.
 //!
-//! **Nobody starves.** Whoever wakes somebody takes the lock again before, if it is free (if not, its new holder
-//! finds SLEEPERS). At times, as the lot says, it does not release it but hands it over.
+//! **No thread starves.** A thread that wakes another takes the lock again first, if it is free (if not, its
+//! new holder finds SLEEPERS). At times, when the lot says so, it hands the lock over instead of releasing
+//! it.
 
 use super::barrier;
 use super::lot::{Lot, Parked, Unparked, Woken};
@@ -41,17 +43,17 @@ use crate::sync::this_thread;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// The owner of the lock or the caller that waits for it: the last two bits of the lock's word.
+/// The kind of caller that has the lock or waits for it: the last two bits of the lock's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// One who adds keys.
+    /// A caller that adds keys.
     Adds = 1,
-    /// Anybody else.
+    /// Any other caller.
     Other = 2,
 }
 
-/// Nobody has the lock. Otherwise its word is the [`Caller`] who has it and the number of the thread; without a number while
-/// it is handed over.
+/// The lock is free. Otherwise its word is the [`Caller`] that has it and the number of the thread; without a
+/// number while it is handed over.
 const FREE: usize = 0;
 /// The bits of the word that are the [`Caller`].
 const CALLER: usize = 3;
@@ -63,7 +65,7 @@ impl Caller {
         self as usize | this_thread()
     }
 
-    /// Whether it is one of these who has the lock, by its word.
+    /// Whether this kind of caller has the lock, by the lock's word.
     #[inline]
     fn has(self, word: usize) -> bool {
         word & CALLER == self as usize
@@ -73,7 +75,7 @@ impl Caller {
 /// How a caller that finds the lock taken stays away from it.
 struct Turns {
     left: u32,
-    /// How many of the processor's pauses the next turn takes, and how many a turn takes at most. A pause takes 45 ns on a Xeon of
+    /// The processor's pauses in the next turn, and the maximum per turn. A pause takes 45 ns on a Xeon of
     /// 2023, where all turns of `PATIENT` take 0.14 ms and those of `EAGER` 0.04 ms; 5 to 30 ns elsewhere.
     pauses: u32,
     most: u32,
@@ -88,7 +90,7 @@ impl Turns {
         Self { left: if cfg!(requeue_loom) { 0 } else { turns }, pauses, most }
     }
 
-    /// Stays away for one turn; false if no turn is left.
+    /// Stays away for one turn. Returns false if no turn is left.
     fn stay_away(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -102,18 +104,18 @@ impl Turns {
     }
 }
 
-/// How often a caller gives its core away before it sleeps, and again before it sleeps once more.
+/// How often a caller yields its core before each sleep.
 const YIELDS: u32 = if cfg!(requeue_loom) { 0 } else { 7 };
-/// What a store takes at the very most until all threads see it, with much to spare.
+/// A generous upper bound on the time until a store is visible to all threads.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Somebody is in the lot, or on the way there.
+/// A thread is in the lot, or on its way there.
 const SLEEPERS: u8 = 1;
-/// The system has no heavy barrier, so each holder makes a full one. Once set it stays: it is set when the lock is made, or by
-/// the first sleeper that the system refuses it.
+/// The system has no heavy barrier, so each holder makes a full one. Never cleared: set when the lock is
+/// made, or by the first sleeper that the system refuses it.
 const FENCES: u8 = 2;
 
-/// The queue was called by code that the queue runs while it has the lock.
+/// Panics because code that the queue runs under its lock has called the queue.
 #[cold]
 #[inline(never)]
 fn waits_for_itself() -> ! {
@@ -124,16 +126,16 @@ fn waits_for_itself() -> ! {
     )
 }
 
-/// What whoever has the lock has, on the thread that took it.
+/// Proof that the current thread has the lock.
 #[derive(Debug, Default)]
 #[must_use = "the lock stays taken until this is given back"]
 pub(super) struct Taken<'a>(PhantomData<(&'a RawLock, *const ())>);
 
 #[derive(Debug)]
 pub(super) struct RawLock {
-    /// `FREE`, or who has it.
+    /// `FREE`, or the holder.
     holder: AtomicUsize,
-    /// What a holder has to look at after it has released the lock: `SLEEPERS`, `FENCES`.
+    /// Flags that a holder checks after it has released the lock: `SLEEPERS`, `FENCES`.
     after: AtomicU8,
     lot: Lot,
 }
@@ -155,13 +157,14 @@ impl RawLock {
         Taken(PhantomData)
     }
 
-    /// Takes the lock with this word if it is free; the error is the word that it has.
+    /// Takes the lock with this word if it is free. The error is the lock's current word.
     #[inline(always)]
     fn try_take(&self, word: usize) -> Result<(), usize> {
         self.holder.compare_exchange(FREE, word, Acquire, Relaxed).map(drop)
     }
 
-    /// The same, without fetching the line for writing while somebody has the lock.
+    /// Like [`try_take`](Self::try_take), but does not fetch the cache line for writing while the lock is
+    /// taken.
     #[inline]
     fn try_take_again(&self, word: usize) -> Result<(), usize> {
         match self.holder.load(Relaxed) {
@@ -211,7 +214,7 @@ impl RawLock {
         }
     }
 
-    /// Yields its core a few times, perhaps to the holder; returns whether it has the lock then.
+    /// Yields its core a few times, perhaps to the holder. Returns whether it then has the lock.
     fn gives_way(&self, word: usize) -> bool {
         for _ in 0..YIELDS {
             if self.try_take_again(word).is_ok() {

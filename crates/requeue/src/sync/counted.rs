@@ -1,4 +1,4 @@
-//! A lock that is counted, for the test of what each call costs.
+//! A counted lock, for the test of what each call costs.
 
 use parking_lot::MutexGuard;
 use std::cell::Cell;
@@ -7,7 +7,7 @@ thread_local! {
     static LOCKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often this thread has taken a lock of this crate, whichever it was.
+/// Number of locks of this crate that this thread has taken.
 pub(crate) fn locks() -> u64 {
     LOCKS.get()
 }

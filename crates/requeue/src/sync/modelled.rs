@@ -1,4 +1,4 @@
-//! loom's locks and atomics, for the models.
+//! The models' locks and atomics, which are loom's.
 
 pub(crate) use loom::sync::{MutexGuard, atomic};
 pub(crate) use loom::thread;
@@ -15,7 +15,7 @@ pub(crate) fn this_thread() -> usize {
     HERE.with(|here| *here)
 }
 
-/// The queue's lock in its models: loom's mutex. (Ours has models of its own: `lock/models.rs`.)
+/// The queue's lock in its models: loom's mutex. (Our own lock has models in `lock/models.rs`.)
 #[derive(Debug)]
 pub(crate) struct RawLock(Mutex<()>);
 
@@ -27,7 +27,7 @@ impl RawLock {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(()))
     }
-    /// Who calls (the parameter) makes no difference: models try all orders.
+    /// Takes the lock. The kind of caller makes no difference: models try all orders.
     pub(crate) fn lock<By>(&self, _: By) -> Taken<'_> {
         Taken(Some(self.0.lock()))
     }

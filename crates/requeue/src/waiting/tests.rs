@@ -1,4 +1,4 @@
-//! Alarms of those who wait: as many as are wanted, and none that is left behind.
+//! Tests of the waiters' alarms: as many as needed, and none left behind.
 
 use crate::{Add, Alarm, Clock, Debounce, DrainOptions, FakeClock, Instant, WaitingKeys, WorkQueue};
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Counts how often an alarm is asked of it, and how many are set.
+/// A clock that counts alarms requested and alarms set.
 #[derive(Clone, Default)]
 struct Counting {
     time: FakeClock,

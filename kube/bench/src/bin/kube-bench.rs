@@ -1,7 +1,8 @@
 //! Runs each controller through the same scenarios on one API server, and prints a table.
 //!
-//! `kube/bench/run` builds what is needed and calls this. `BENCH_OBJECTS` is the number of objects (500); where memory is
-//! looked at there are 1,000, and with `REQUEUE_KUBE_LONG=1` 10,000. `BENCH_ONLY` names one scenario: see `main`.
+//! `kube/bench/run` builds the programs and calls this. `BENCH_OBJECTS` is the number of objects (500);
+//! memory is measured with 1,000, and with `REQUEUE_KUBE_LONG=1` with 10,000. `BENCH_ONLY` names one
+//! scenario: see `main`.
 
 #[path = "../../../requeue-kube/tests/real/server.rs"]
 mod server;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
-/// One run of a controller, as it wrote it down.
+/// A run of a controller, from its record.
 #[derive(Clone, Debug)]
 struct Ran {
     began: i64,
@@ -28,7 +29,7 @@ struct Ran {
     well: bool,
 }
 
-/// A controller that runs.
+/// A running controller.
 struct Subject {
     child: Child,
     record: PathBuf,
@@ -68,7 +69,7 @@ impl Bench {
         Subject { child, record }
     }
 
-    /// Requests that write websites and config maps, by the API server's own count.
+    /// Number of requests that write websites and config maps, by the API server's own count.
     async fn requests(&self, write: bool) -> u64 {
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         let text = self.client.request_text(request).await.unwrap();
@@ -99,7 +100,7 @@ impl Bench {
         stream::iter(0..count).map(make).buffer_unordered(16).collect().await
     }
 
-    /// Waits until there have been so many writes, or ten minutes are over.
+    /// Waits until there have been this many writes, or for ten minutes.
     async fn written(&self, writes: u64) -> bool {
         let end = Instant::now() + Duration::from_secs(600);
         while Instant::now() < end {
@@ -111,7 +112,7 @@ impl Bench {
         false
     }
 
-    /// Waits until so many objects have a status and a child, or the time is over.
+    /// Waits until this many objects have a status and a child, or the time is over.
     async fn settled(&self, sites: &Api<Website>, ns: &str, count: usize) -> bool {
         let children = Api::<ConfigMap>::namespaced(self.client.clone(), ns);
         let end = Instant::now() + Duration::from_secs(120);
@@ -144,14 +145,14 @@ impl Subject {
         (pages * 4096.0 / 1e6, ticks / 100.0)
     }
 
-    /// The most resident memory that there was, in MB.
+    /// Peak resident memory in MB.
     fn peak(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim_end_matches("kB").trim().parse::<f64>().unwrap() * 1024.0 / 1e6
     }
 
-    /// SIGTERM: how long it took, and what it wrote down.
+    /// Sends SIGTERM. Returns how long the end took, and the record.
     async fn stop(mut self) -> (Duration, Vec<Ran>) {
         let at = Instant::now();
         drop(Command::new("kill").arg(self.pid().to_string()).status().await);
@@ -264,7 +265,7 @@ async fn poison(bench: &Bench, program: &Path, ns: &str) -> Rows {
     ]
 }
 
-/// The API server dies and comes back, with objects that are as they should be.
+/// The API server is killed and comes back, with objects that need no change.
 async fn restart(bench: &mut Bench, program: &Path, ns: &str) -> Rows {
     let count = env("BENCH_OBJECTS", 500);
     let sites = bench.namespace(ns).await;
@@ -310,13 +311,13 @@ async fn term(bench: &Bench, program: &Path, ns: &str) -> Rows {
     ]
 }
 
-/// So many objects there are where memory is looked at.
+/// Number of objects for measuring memory.
 fn many() -> usize {
     if std::env::var_os("REQUEUE_KUBE_LONG").is_some() { 10_000 } else { 1000 }
 }
 
-/// Makes the objects of [`start_with_many`], and has the controller itself make them as they should be: of those that
-/// another one made it would find something to change.
+/// Makes the objects of [`start_with_many`] and lets this controller reconcile them: it would change objects
+/// that another controller has reconciled.
 async fn make_many(bench: &Bench, program: &Path, ns: &str) {
     let sites = bench.namespace(ns).await;
     let subject = bench.start(program, ns, 16);
@@ -329,7 +330,7 @@ async fn make_many(bench: &Bench, program: &Path, ns: &str) {
     subject.stop().await;
 }
 
-/// A start with many objects that are as they should be: each has a run, which applies its child as it is.
+/// A start with many objects that need no change: each has a run, which applies its child unchanged.
 async fn start_with_many(bench: &Bench, program: &Path, nth: usize) -> Rows {
     let (none, ns) = (&*format!("none-{nth}"), &*format!("many-{nth}"));
     make_many(bench, program, ns).await;

@@ -38,12 +38,11 @@ type Source = Box<dyn FnOnce(Start) -> BoxFuture<'static, ()> + Send>;
 type Grouping =
     Box<dyn FnOnce(requeue::Builder<ObjectKey, Causes>) -> requeue::Builder<ObjectKey, Causes> + Send>;
 
-/// Reconciles the objects of one kind: watches them and what belongs to them, and calls a reconciler for each that
-/// is to be looked at.
+/// A controller for the objects of one kind: watches them and related objects, and calls a reconciler for
+/// each that needs a look.
 ///
-/// Builder methods, their argument order and what they do are those of
-/// [`kube::runtime::Controller`]; a program that uses kube's changes its `use` lines. See the
-/// [crate's page](crate) for what differs.
+/// The builder methods, their argument order and their behaviour are those of [`kube::runtime::Controller`]:
+/// to switch from kube's, change the `use` lines. The [crate's page](crate) lists the differences.
 ///
 /// ```no_run
 /// use futures::StreamExt;
@@ -114,11 +113,11 @@ where
         + Sync
         + 'static,
 {
-    /// A controller of the objects of this kind, as far as the API and the configuration of the watch select them.
+    /// A controller for the objects of this kind that the API and the watch's configuration select.
     ///
-    /// An object that leaves a selection (a label that it loses, say) is gone for the controller, as one that is deleted;
-    /// a [`finalizer`](crate::finalizer()) that it has stays. A controller with a finalizer therefore selects by
-    /// nothing that users change, and looks at the object itself.
+    /// An object that leaves the selection (for example by losing a label) counts as deleted for the
+    /// controller; its [`finalizer`](crate::finalizer()) stays. So with a finalizer, do not select by
+    /// anything that users change, but check the object itself.
     pub fn new(api: Api<K>, wc: watcher::Config) -> Self
     where
         K::DynamicType: Default,
@@ -126,7 +125,7 @@ where
         Self::new_with(api, wc, K::DynamicType::default())
     }
 
-    /// As [`new`](Self::new), for a kind that is known only at run time.
+    /// Like [`new`](Self::new), for a kind that is known only at run time.
     pub fn new_with(api: Api<K>, wc: watcher::Config, dyntype: K::DynamicType) -> Self {
         let read = read_by(api.clone().into_client(), dyntype.clone());
         let events = move || watcher(api.clone(), wc.clone());
@@ -134,9 +133,9 @@ where
         Self { read: Some(read), ..controller }
     }
 
-    /// A controller of the objects that these events of a watch tell of: one that is filtered, changed, or made by
-    /// a program. Better than [`for_stream`](Self::for_stream): the events as they are, with the begin and the end of
-    /// lists, tell what went while a watch was down.
+    /// A controller for the objects in this stream of watch events, which may be filtered, changed, or made
+    /// by a program. Prefer it to [`for_stream`](Self::for_stream): the raw events, with the beginning and
+    /// end of lists, show which objects went while a watch was down.
     pub fn for_events(events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static) -> Self
     where
         K::DynamicType: Default,
@@ -144,7 +143,7 @@ where
         Self::for_events_with(events, K::DynamicType::default())
     }
 
-    /// As [`for_events`](Self::for_events), for a kind that is known only at run time.
+    /// Like [`for_events`](Self::for_events), for a kind that is known only at run time.
     pub fn for_events_with(
         events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + 'static,
         dyntype: K::DynamicType,
@@ -165,12 +164,11 @@ where
         Self::of_source(objects, store, dyntype)
     }
 
-    /// A controller of the objects that come out of this stream, and whose store somebody else keeps: as kube's
-    /// `for_stream`.
+    /// A controller for the objects in this stream, whose store is kept elsewhere, like kube's `for_stream`.
     ///
-    /// It promises less than [`for_events`](Self::for_events), because the stream does not say what is gone, and when a
-    /// list is complete: a deletion does not end a back-off, so an object that is gone is found out by its next run,
-    /// which does not begin; and a run after a list that repeats a watch may see the object as the store had it before.
+    /// It promises less than [`for_events`](Self::for_events), because the stream shows neither deletions nor
+    /// the end of a list. A deletion does not end a back-off: its next run finds that the object is gone, and
+    /// does not begin. A run after a list that repeats a watch may see the object as the store had it before.
     ///
     /// ```no_run
     /// # use futures::StreamExt;
@@ -198,7 +196,7 @@ where
         Self::for_stream_with(trigger, reader, K::DynamicType::default())
     }
 
-    /// As [`for_stream`](Self::for_stream), for a kind that is known only at run time.
+    /// Like [`for_stream`](Self::for_stream), for a kind that is known only at run time.
     pub fn for_stream_with(
         trigger: impl Stream<Item = watcher::Result<K>> + Send + 'static,
         reader: Store<K>,
@@ -207,9 +205,9 @@ where
         Self::of_objects(in_turns(trigger), reader, dyntype)
     }
 
-    /// A controller of the objects that a shared store of kube's tells a subscriber of
-    /// (`reflector::store_shared`, in kube's feature `unstable-runtime`): as kube's `for_shared_stream`. It
-    /// promises what [`for_stream`](Self::for_stream) does. The program polls the stream of the store's writer.
+    /// A controller for the objects of a subscriber of kube's shared store (`reflector::store_shared`, in
+    /// kube's feature `unstable-runtime`), like kube's `for_shared_stream`. Its promises are those of
+    /// [`for_stream`](Self::for_stream). The program polls the stream of the store's writer.
     pub fn for_shared_stream(trigger: impl Stream<Item = Arc<K>> + Send + 'static, reader: Store<K>) -> Self
     where
         K::DynamicType: Default,
@@ -265,11 +263,12 @@ where
         Self { config, ..self }
     }
 
-    /// How long a watch that failed waits before it begins again, for all watches of the controller together: a success
-    /// of any [resets](Backoff::reset) it. A back-off that has no answer leaves it to the controller.
+    /// Sets how long a failed watch waits before it begins again, for all watches of the controller together.
+    /// A success of any [resets](Backoff::reset) it. If the back-off has no answer, the controller's default
+    /// applies.
     ///
-    /// Unless it is set, a watch waits for 50 ms to 1 s while the API server can't be reached, 1 s to 2 s if there is no
-    /// such kind or this process may not watch it, and client-go's 0.8 s to 30 s after other errors.
+    /// By default, a watch waits for 50 ms to 1 s while the API server can't be reached, 1 s to 2 s if there
+    /// is no such kind or this process may not watch it, and client-go's 0.8 s to 30 s after other errors.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -283,42 +282,43 @@ where
         Self { backoff: Some(Arc::new(Mutex::new(Box::new(backoff)))), ..self }
     }
 
-    /// The name in metrics and messages. The kind in lower case unless it is set.
+    /// Sets the name in metrics and messages. By default the kind in lower case.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
     /// Counts what the controller and its queue do. Two controllers that share metrics need two
-    /// [names](Self::name); [`start`](Self::start) tells if they have one.
+    /// [names](Self::name); otherwise [`start`](Self::start) returns an error.
     pub fn metrics(self, metrics: &Metrics) -> Self {
         Self { metrics: Some(metrics.clone()), ..self }
     }
 
-    /// Runs objects only while this process leads. The watches run and the stores are filled all the same, so that
-    /// taking over takes no list; when the process leads again after another one did, all objects are looked at,
-    /// behind those that change.
+    /// Runs objects only while this process leads. The watches run and the stores are filled all the same, so
+    /// that a takeover needs no list. When the process leads again after another one did, all objects are
+    /// looked at, behind those that change.
     ///
-    /// When the lease is lost, nothing begins. What runs may go on until shortly before another process can lead, and
-    /// is dropped then; that is no failure of the object, which waits until this process leads again, with its causes,
-    /// its failures and its attempt. (A [`limiter`](Self::limiter) of one's own that counts failures itself is told to
-    /// forget them.) So it is with a run whose write is refused because the lease is lost, if the error that it returns
-    /// [says so](crate::lease::NotLeader::is_in).
+    /// When the lease is lost, no run begins. Current runs may continue until shortly before another process
+    /// can lead, and are then dropped. That is no failure of the object: it waits until this process leads
+    /// again, with its causes, its failures and its attempt. (A custom [`limiter`](Self::limiter) that counts
+    /// failures itself is told to forget them.) A run whose write is refused because the lease is lost is
+    /// treated alike, if the error that it returns [says so](crate::lease::NotLeader::is_in).
     ///
     /// See [`lease`](crate::lease) for an example, and for what this can promise and what it can't.
     pub fn leader(self, elector: &Elector) -> Self {
         Self { elector: Some(elector.clone()), ..self }
     }
 
-    /// The objects as the watch has them. It is filled when the controller runs.
+    /// The objects as the watch has them. Filled while the controller runs.
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Groups of objects take turns: while objects of one group wait, each other group gets at most one turn. So one
-    /// tenant's ten thousand objects do not stop another's one. [`by_namespace`](crate::by_namespace) groups by
-    /// namespace.
+    /// Lets groups of objects take turns: while objects of one group wait, each other group gets at most one
+    /// turn. So one tenant's ten thousand objects do not stop another's one.
+    /// [`by_namespace`](crate::by_namespace) groups by namespace.
     ///
-    /// If the function panics, that is a message of `tracing`, and the object is of a group of all such objects.
+    /// If the function panics, `tracing` gets a message, and the object goes to the group of all such
+    /// objects.
     pub fn group_by<G>(self, group: impl Fn(&ObjectKey) -> G + Send + 'static) -> Self
     where
         G: Hash + Eq + Send + Sync + 'static,
@@ -330,7 +330,8 @@ where
         Self { grouping: Some(Box::new(|queue| queue.group_by(group))), ..self }
     }
 
-    /// A limiter of one's own in place of [`Config::backoff`], [`Config::jitter`] and [`Config::retry_rate`].
+    /// Sets a custom limiter, which replaces [`Config::backoff`], [`Config::jitter`] and
+    /// [`Config::retry_rate`].
     pub fn limiter(self, limiter: impl RateLimiter<ObjectKey> + 'static) -> Self {
         Self { limiter: Some(Box::new(limiter)), ..self }
     }
@@ -340,27 +341,29 @@ where
         self
     }
 
-    /// When the future ends, nothing new begins, and what runs has the grace of the configuration to end.
+    /// Ends the controller when the future ends: nothing new begins, and current runs have the configured
+    /// grace period.
     pub fn graceful_shutdown_on(mut self, trigger: impl Future<Output = ()> + Send + 'static) -> Self {
         self.stop.push(trigger.map(|()| Stopper::Graceful).boxed());
         self
     }
 
-    /// As [`graceful_shutdown_on`](Self::graceful_shutdown_on), for Ctrl-C and SIGTERM. A second signal ends what
-    /// still runs at once.
+    /// Like [`graceful_shutdown_on`](Self::graceful_shutdown_on), for Ctrl-C and SIGTERM. A second signal
+    /// ends current runs at once.
     ///
-    /// If the handler of a signal can't be set, because the runtime has no IO, say, the controller ends when it begins.
+    /// If a signal handler can't be installed, for example because the runtime has no IO, the controller ends
+    /// when it begins.
     pub fn shutdown_on_signal(mut self) -> Self {
         self.stop.push(signalled().map(|()| Stopper::Signal).boxed());
         self
     }
 
-    /// Runs the controller for as long as the stream is polled: an item a run. When the stream is dropped, the
-    /// controller ends at once, and what runs is dropped.
+    /// Runs the controller while the stream is polled, with one item per run. When the stream is dropped, the
+    /// controller ends at once, and current runs are dropped.
     ///
-    /// A run ends when its item can be taken over: of a stream that is not polled, a thousand results wait and then
-    /// the runs do, which is no part of their time limit. What is told while a thousand wait of a panic, or of a watch
-    /// that failed, is a message of `tracing` alone. [`start`](Self::start) needs no polling.
+    /// A run ends when its item is accepted. If the stream is not polled, up to a thousand results wait, and
+    /// then the runs do, which does not count towards their time limit. Reports of panics and failed watches
+    /// beyond that go only to `tracing`. [`start`](Self::start) needs no polling.
     pub fn run<F, Fut, E, Ctx>(
         self,
         reconciler: F,
@@ -389,11 +392,11 @@ where
         futures::stream::select(read, futures::stream::once(whole).filter_map(|()| std::future::ready(None)))
     }
 
-    /// Runs the controller in tasks of its own and returns its handle. When that is dropped, the controller goes
-    /// on.
+    /// Runs the controller in tasks of its own and returns its handle. Dropping the handle does not end the
+    /// controller.
     ///
-    /// A program waits for the end, which [`shutdown_on_signal`](Self::shutdown_on_signal),
-    /// [`graceful_shutdown_on`](Self::graceful_shutdown_on) or [`Running::drain`] brings:
+    /// To wait for the end, use [`shutdown_on_signal`](Self::shutdown_on_signal),
+    /// [`graceful_shutdown_on`](Self::graceful_shutdown_on) or [`Running::drain`]:
     ///
     /// ```no_run
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -421,7 +424,7 @@ where
     ///
     /// # Errors
     ///
-    /// [`StartError`] says what is wrong.
+    /// [`StartError`] with the reason.
     pub fn start<F, Fut, E, Ctx>(
         self,
         reconciler: F,
@@ -437,7 +440,7 @@ where
         Running::start(self, reconciler, error_policy, context, None)
     }
 
-    /// The queue and the ways into it.
+    /// Builds the queue and the ways into it.
     pub(crate) fn open(self) -> Result<Opened<K>, String> {
         let config = self.config;
         let clock = TokioClock::new().map_err(|e| match e {
@@ -492,7 +495,7 @@ where
     }
 }
 
-/// A stream of users' code that is always ready must not keep its thread from all other tasks.
+/// Makes a user's stream that is always ready yield to other tasks.
 fn in_turns<T>(stream: impl Stream<Item = T>) -> impl Stream<Item = T> {
     stream.then(async |item| {
         consume_budget().await;

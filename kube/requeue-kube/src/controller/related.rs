@@ -1,4 +1,4 @@
-//! Which other objects, and what else, triggers those of a controller.
+//! Related objects, and other sources of triggers.
 
 use super::{Controller, in_turns};
 use crate::feed::Trigger;
@@ -33,12 +33,12 @@ where
         + Sync
         + 'static,
 {
-    /// Watches objects that name one of ours as an owner; their changes trigger it. Only their metadata is
-    /// watched, and of that only version and owners are kept.
+    /// Watches objects that name one of ours as an owner; their changes trigger the owner. Only their
+    /// metadata is watched, and only version and owners are kept.
     ///
-    /// An owner is of the same namespace, or of none, and is known by its group and kind, whatever the version of the
-    /// reference. The reconciler makes the reference ([`Resource::controller_owner_ref`]); so a child that is gone runs
-    /// its owner, which makes it again.
+    /// An owner is in the child's namespace or in none. It is identified by group and kind, whatever the
+    /// version in the reference. The reconciler makes the reference ([`Resource::controller_owner_ref`]).
+    /// Deleting a child runs its owner, which makes it again.
     ///
     /// A child ends no back-off of its owner: see [`Config::on_owned`](crate::Config::on_owned).
     pub fn owns<C>(self, api: Api<C>, wc: watcher::Config) -> Self
@@ -70,11 +70,11 @@ where
         })
     }
 
-    /// Like [`owns`](Self::owns), for children that a stream tells of: one that is filtered, or shared by several
+    /// Like [`owns`](Self::owns), for children from a stream, which may be filtered, or shared by several
     /// controllers.
     ///
-    /// Each item triggers its owners. The stream says neither when it has told of all children nor which are gone, so
-    /// runs do not wait for it, and a child that is gone triggers nothing unless the stream has it as an item
+    /// Each item triggers its owners. The stream shows neither the end of a list nor deletions, so runs do
+    /// not wait for it, and a deleted child triggers nothing unless the stream has it as an item
     /// ([`touched_objects`](kube::runtime::WatchStreamExt::touched_objects)).
     pub fn owns_stream<C>(self, trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static) -> Self
     where
@@ -98,7 +98,7 @@ where
         self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
     }
 
-    /// Like [`owns_stream`](Self::owns_stream), for a stream that kube's shared stores give to their subscribers
+    /// Like [`owns_stream`](Self::owns_stream), for a stream of a subscriber of kube's shared stores
     /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
     /// store's writer.
     pub fn owns_shared_stream<C>(self, trigger: impl Stream<Item = Arc<C>> + Send + 'static) -> Self
@@ -123,18 +123,19 @@ where
         self.source(move |start| watch::told::<C, _>(polled(trigger).map(Ok), relation, start).boxed())
     }
 
-    /// Watches objects of another kind; a function says which of ours each of them triggers, when it is made, changes
-    /// or goes. The trigger ends a back-off, so that an object which failed for want of a Secret runs when the Secret
-    /// appears: see [`Config::on_watched`](crate::Config::on_watched).
+    /// Watches objects of another kind. A function returns which of ours each of them triggers when it is
+    /// created, changed or deleted. The trigger ends a back-off, so that an object that failed for lack of a
+    /// Secret runs when the Secret appears: see [`Config::on_watched`](crate::Config::on_watched).
     ///
-    /// The function gets each version of each object once, in the task of its watch; so it is quick, and it looks into
-    /// [`store`](Self::store) where it needs to know our objects. Nothing of what is watched is kept but version and
-    /// what the function answered. An object of ours that begins to refer to another one is triggered by its own change
-    /// and reads it.
+    /// The function gets each version of each object once, in the task of its watch. It must be quick, and
+    /// may look into [`store`](Self::store) for our objects. Only the version of a watched object and the
+    /// function's answer are kept. An object of ours that begins to refer to another one is triggered by its
+    /// own change and reads it.
     ///
-    /// An object that went while the watch was broken is told by no event, and only by the next list. Then the function
-    /// can't be asked whom it concerns now, so that **all** objects run, behind those that change ([`Cause::Swept`]).
-    /// So do all when a kind has its list that had none for [`Config::list_timeout`](crate::Config::list_timeout).
+    /// No event reports an object that went while the watch was broken; only the next list shows it. The
+    /// function can't be asked then whom it concerns now, so **all** objects run, behind those that change
+    /// ([`Cause::Swept`]). All objects also run when a kind gets its list later than
+    /// [`Config::list_timeout`](crate::Config::list_timeout).
     ///
     /// ```no_run
     /// use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
@@ -191,11 +192,11 @@ where
         })
     }
 
-    /// Like [`watches`](Self::watches), for objects that a stream tells of: one that is filtered, or shared by several
-    /// controllers.
+    /// Like [`watches`](Self::watches), for objects from a stream, which may be filtered, or shared by
+    /// several controllers.
     ///
-    /// Each item triggers whom the function names. The stream says neither when it has told of all objects nor which
-    /// are gone, so runs do not wait for it, and nothing sweeps.
+    /// Each item triggers the objects that the function returns. The stream shows neither the end of a list
+    /// nor deletions, so runs do not wait for it, and there are no sweeps.
     pub fn watches_stream<C, I>(
         self,
         trigger: impl Stream<Item = watcher::Result<C>> + Send + 'static,
@@ -224,7 +225,7 @@ where
         self.source(move |start| watch::told::<C, _>(in_turns(trigger), relation, start).boxed())
     }
 
-    /// Like [`watches_stream`](Self::watches_stream), for a stream that kube's shared stores give to their subscribers
+    /// Like [`watches_stream`](Self::watches_stream), for a stream of a subscriber of kube's shared stores
     /// (`reflector::store_shared`, in kube's feature `unstable-runtime`). The program polls the stream of the
     /// store's writer.
     ///
@@ -270,7 +271,7 @@ where
         self.source(move |start| watch::told::<C, _>(polled(trigger).map(Ok), relation, start).boxed())
     }
 
-    /// Each item of the stream triggers an object.
+    /// Triggers an object for each item of the stream.
     pub fn reconcile_on(self, trigger: impl Stream<Item = ObjectRef<K>> + Send + 'static) -> Self {
         self.source(move |Start { feed, .. }| {
             let trigger = in_turns(trigger).for_each(move |object| {
@@ -281,7 +282,7 @@ where
         })
     }
 
-    /// Each item of the stream triggers all objects.
+    /// Triggers all objects for each item of the stream.
     pub fn reconcile_all_on(self, trigger: impl Stream<Item = ()> + Send + 'static) -> Self {
         let store = self.store();
         self.source(move |Start { feed, .. }| {
@@ -303,8 +304,8 @@ where
         Relation { kind: C::kind(dyntype).into(), is_owned, of, all: Box::new(move || all_of(&store)) }
     }
 
-    /// Which of ours an object names as its owners. The version of a reference is that of the program which made it:
-    /// group and kind say what the owner is.
+    /// Keys of the owners that an object names. They are identified by group and kind; the version in a
+    /// reference is that of the program that wrote it.
     fn owners(&self) -> impl Fn(&ObjectMeta) -> Vec<ObjectKey> + Send + 'static {
         let (store, of) = (self.store(), self.dyntype.clone());
         move |meta| {
@@ -317,8 +318,8 @@ where
     }
 }
 
-/// A subscriber of kube's shared store forgets to ask to be woken when an object has gone by the time that its event is
-/// read, so it is asked each second besides.
+/// Polls a subscriber of kube's shared store every second too, because it forgets to ask to be woken if an
+/// object has gone by the time its event is read.
 pub(super) fn polled<T: Send + 'static>(
     trigger: impl Stream<Item = T> + Send + 'static,
 ) -> impl Stream<Item = T> + Send + 'static {
@@ -345,13 +346,13 @@ where
     store.state().iter().map(|object| ObjectKey::from_obj(&**object)).collect()
 }
 
-/// The group of an `apiVersion`: that before the slash, and none for Kubernetes' first kinds.
+/// The group of an `apiVersion`: the part before the slash; empty for Kubernetes' first kinds.
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The key of an owner. An owner reference says no namespace: it is the child's, or the owner has none. Of a type that
-/// is known; of one that is known only at run time the store tells, which finds such an owner by either.
+/// The key of an owner. An owner reference has no namespace: the owner is in the child's, or in none. A
+/// static type says which; for a kind known only at run time the store is asked for either.
 fn owner_key<K>(store: &Store<K>, of: &K::DynamicType, namespace: Option<&str>, name: &str) -> ObjectKey
 where
     K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,

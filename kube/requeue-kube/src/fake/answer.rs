@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! Turns a request into its answer.
 
 use super::kinds::Target;
 use super::patch;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A request as far as it is understood.
+/// A parsed request.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) path: String,
@@ -33,13 +33,13 @@ impl Request {
         Select::parse(self.parameter("labelSelector"), self.parameter("fieldSelector"))
     }
 
-    /// Of the objects only their metadata is asked for.
+    /// Whether only the objects' metadata is requested.
     pub(super) fn metadata_only(&self) -> bool {
         let accept = self.headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
         accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"))
     }
 
-    /// The verb as Kubernetes' rules of access name it.
+    /// The verb as Kubernetes' access rules name it.
     pub(super) fn verb(&self, target: &Target) -> Option<&'static str> {
         Some(match (&self.method, &target.name) {
             (&Method::GET, None) if self.is_set("watch") => "watch",
@@ -74,7 +74,7 @@ pub(super) fn writes(verb: &str) -> bool {
     !matches!(verb, "get" | "list" | "watch")
 }
 
-/// The metadata of an object, as a server sends it when nothing else is asked for.
+/// The metadata of an object, as a server sends it if only metadata is requested.
 pub(super) fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -83,7 +83,7 @@ pub(super) fn partial(object: &Value) -> Value {
     })
 }
 
-/// The answer to a request that is no watch: its code and body.
+/// The answer to a request that is not a watch: its code and body.
 pub(super) fn answer(
     state: &mut State,
     target: &Target,

@@ -1,4 +1,4 @@
-//! The kinds that a server knows, and what is special about each.
+//! The kinds that a server knows, with their peculiarities.
 
 use super::refusal::Refusal;
 use kube::api::ApiResource;
@@ -18,9 +18,9 @@ pub(super) struct Kind {
     pub(super) generations: bool,
     /// It is one of Kubernetes' own kinds.
     pub(super) builtin: bool,
-    /// An object may be replaced without telling its version.
+    /// An object may be replaced without naming its version.
     pub(super) unconditional: bool,
-    /// To replace an object that is not there makes it.
+    /// Replacing an object that does not exist creates it.
     pub(super) replace_creates: bool,
 }
 
@@ -79,7 +79,7 @@ const WITH_GENERATION: [&str; 22] = [
 ];
 
 impl Kind {
-    /// Whether it has a status is known of Kubernetes' own kinds only; of the others it is taken for granted.
+    /// Whether it has a status is known only for Kubernetes' own kinds; other kinds are assumed to have one.
     pub(super) fn new(resource: &ApiResource, namespaced: bool, has_status: Option<bool>) -> Self {
         let ApiResource { group, version, api_version, kind, plural } = resource.clone();
         let builtin = !group.contains('.') || group.ends_with(".k8s.io");
@@ -106,12 +106,12 @@ impl Kind {
     }
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The place of the kind in the list of kinds.
+    /// Index of the kind in the list of kinds.
     pub(super) kind: usize,
-    /// `None` for all namespaces, and for a kind that has none.
+    /// `None` for all namespaces, and for a kind without namespaces.
     pub(super) namespace: Option<String>,
     /// `None` for the collection.
     pub(super) name: Option<String>,
@@ -120,7 +120,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// What a path names.
+    /// Parses a path.
     pub(super) fn parse(path: &str, kinds: &[Kind]) -> Result<Self, Refusal> {
         let unknown = || Refusal::no_such_path(path);
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();

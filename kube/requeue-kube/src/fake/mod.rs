@@ -1,5 +1,5 @@
-//! An API server in memory, for tests of controllers. It is there with the feature `fake` of this crate, which belongs
-//! into `[dev-dependencies]`.
+//! An API server in memory, for tests of controllers. Enable the feature `fake` of this crate in
+//! `[dev-dependencies]`.
 //!
 //! A [`Server`] is a tower service under a [`kube::Client`]: no cluster, no socket, and Tokio's paused time, so that
 //! a test sees hours of back-off in milliseconds.
@@ -45,22 +45,25 @@
 //!
 //! # What it does as an API server does
 //!
-//! Lists with pages, selectors and versions; watches with bookmarks and initial events; metadata alone;
-//! get, create, replace, the four kinds of patches, delete, deletion of collections; finalizers; conflicts;
-//! generations; the status subresource; dry runs; errors with the codes and reasons of the real one. One table of
-//! calls runs against this server and against a real one in the tests of this crate, so that they can't drift apart.
+//! It supports lists with pages, selectors and versions; watches with bookmarks and initial events; metadata
+//! alone; get, create, replace, the four kinds of patches, delete, deletion of collections; finalizers;
+//! conflicts; generations; the status subresource; dry runs; and errors with the codes and reasons of the
+//! real one. The tests of this crate run one table of calls against this server and against a real one, so
+//! that they can't drift apart.
 //!
 //! # What it does not
 //!
 //! * It checks no schema: no unknown field is dropped, no default is set, no spec is invalid.
-//! * A server-side apply remembers what each manager said, so that what a manager says no more goes; but there are
-//!   no `managedFields` and no conflicts between managers, and all lists except finalizers and owners are replaced.
-//! * A strategic merge patch, which only Kubernetes' own kinds know, is taken as a merge patch: lists are replaced.
-//! * There is no discovery, no access control, no admission, no namespace life cycle: any namespace is there. Of the
-//!   subresources there is `status`.
-//! * Nothing has a grace period: what has no finalizer is gone at once. Owned objects stay until
+//! * A server-side apply remembers what each manager applied, and removes what a manager no longer names.
+//!   There are no `managedFields` and no conflicts between managers, and all lists except finalizers and
+//!   owners are replaced.
+//! * A strategic merge patch, which only Kubernetes' own kinds know, acts like a merge patch: lists are
+//!   replaced.
+//! * There is no discovery, access control, admission or namespace life cycle: every namespace exists.
+//!   `status` is the only subresource.
+//! * There are no grace periods: an object without a finalizer is gone at once. Owned objects stay until
 //!   [`collect_orphans`](Server::collect_orphans).
-//! * Field selectors know `metadata.name` and `metadata.namespace`.
+//! * Field selectors support `metadata.name` and `metadata.namespace`.
 
 mod answer;
 mod kinds;
@@ -100,14 +103,14 @@ impl Default for Server {
 }
 
 impl Server {
-    /// A server that knows no kind yet.
+    /// A server without kinds.
     #[must_use]
     pub fn new() -> Self {
         Self { shared: Arc::new(Shared::new()) }
     }
 
-    /// Makes a kind known. One that is none of Kubernetes' own is taken to have a status subresource;
-    /// [`with_dyn`](Self::with_dyn) says so of each.
+    /// Adds a kind. A kind that is not one of Kubernetes' own is assumed to have a status subresource; with
+    /// [`with_dyn`](Self::with_dyn) you can choose.
     #[must_use]
     pub fn with<K>(self) -> Self
     where
@@ -118,7 +121,7 @@ impl Server {
         self.with_kind(Kind::new(&ApiResource::erase::<K>(&()), namespaced, None))
     }
 
-    /// Makes a kind known that has no type: whether it is in namespaces, and whether its status is a subresource.
+    /// Adds a kind that has no type: whether it is in namespaces, and whether its status is a subresource.
     #[must_use]
     pub fn with_dyn(self, resource: &ApiResource, namespaced: bool, has_status: bool) -> Self {
         self.with_kind(Kind::new(resource, namespaced, Some(has_status)))
@@ -135,19 +138,20 @@ impl Server {
         self
     }
 
-    /// A client of this server. Its namespace is `default`. It tells each failure, where kube's own client by default
-    /// ([`kube::Config::default_retry`]) tries a request again that was answered 429, 503 or 504;
-    /// [`service`](Self::service) is for one that does.
+    /// A client of this server. Its namespace is `default`. It returns each failure, while kube's own client
+    /// by default ([`kube::Config::default_retry`]) retries a request that was answered 429, 503 or 504; for
+    /// such a client use [`service`](Self::service).
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime, as [`kube::Client::new`].
+    /// Outside of a Tokio runtime, like [`kube::Client::new`].
     #[must_use]
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
     }
 
-    /// The server as a tower service, for a client with layers of its own: the retries of kube's own client, say.
+    /// The server as a tower service, for a client with layers of its own, such as the retries of kube's own
+    /// client.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -173,12 +177,12 @@ impl Server {
         Service(self.shared.clone())
     }
 
-    /// Writes an object as a user's `kubectl apply` does: makes it, or changes what it says otherwise. Its status
-    /// stays. It is in the namespace `default` if it says none.
+    /// Writes an object like a user's `kubectl apply`: creates it, or changes what differs. Its status stays.
+    /// Without a namespace it is in `default`.
     ///
     /// # Errors
     ///
-    /// What the server would answer: 404 for a kind that it does not know, 422 for an object that it refuses.
+    /// The server's answer: 404 for an unknown kind, 422 for an object that it refuses.
     pub fn apply<K>(&self, object: &K) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned,
@@ -205,7 +209,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// 404 if it is not there.
+    /// 404 if it does not exist.
     pub fn delete<K>(&self, namespace: &str, name: &str) -> kube::Result<()>
     where
         K: Resource<DynamicType = ()>,
@@ -216,11 +220,11 @@ impl Server {
         })
     }
 
-    /// An object as it is now. A kind without namespaces ignores the namespace.
+    /// An object in its current state. A kind without namespaces ignores the namespace.
     ///
     /// # Errors
     ///
-    /// 404 if it is not there; [`kube::Error::SerdeError`] if what is there is no such object.
+    /// 404 if it does not exist; [`kube::Error::SerdeError`] if it is not of this type.
     pub fn get<K>(&self, namespace: &str, name: &str) -> kube::Result<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -232,8 +236,8 @@ impl Server {
         from_value(&*object.map_err(|refusal| error(&refusal))?)
     }
 
-    /// All objects of a kind as they are now, in the order of namespaces and names. What can't be read as this kind
-    /// is left out, as is all of a kind that the server does not know.
+    /// All current objects of a kind, ordered by namespace and name. Objects that can't be read as this kind
+    /// are left out; an unknown kind has none.
     #[must_use]
     pub fn all<K>(&self) -> Vec<K>
     where
@@ -245,8 +249,8 @@ impl Server {
         objects.filter_map(|(_, object)| K::deserialize(&**object).ok()).collect()
     }
 
-    /// Deletes what Kubernetes' garbage collector would: objects all of whose owners are gone, and what this leaves
-    /// without owners. How many they were.
+    /// Deletes objects like Kubernetes' garbage collector: those all of whose owners are gone, and those that
+    /// this leaves without owners. Returns their number.
     pub fn collect_orphans(&self) -> usize {
         let mut state = self.shared.state();
         let collected = state.store.collect_orphans();
@@ -258,23 +262,23 @@ impl Server {
         collected
     }
 
-    /// Each open watch ends as if its connection broke. A watcher goes on from where it was.
+    /// Ends each open watch as if its connection broke. A watcher continues from where it was.
     pub fn drop_watches(&self) {
         self.end_watches(None, End::Broken);
     }
 
-    /// As [`drop_watches`](Self::drop_watches), for the watches of one kind.
+    /// Like [`drop_watches`](Self::drop_watches), for the watches of one kind.
     pub fn drop_watches_of<K: Resource<DynamicType = ()>>(&self) {
         self.end_watches_of::<K>(End::Broken);
     }
 
-    /// Each open watch ends with the error 410, and all that has happened is forgotten: a watch of an older version
-    /// gets 410 as well. A watcher begins anew with a list.
+    /// Ends each open watch with the error 410, and forgets all changes: a watch of an older version gets 410
+    /// too. A watcher begins anew with a list.
     pub fn drop_watches_with_410(&self) {
         self.end_watches(None, End::Gone);
     }
 
-    /// As [`drop_watches_with_410`](Self::drop_watches_with_410), for the watches of one kind.
+    /// Like [`drop_watches_with_410`](Self::drop_watches_with_410), for the watches of one kind.
     pub fn drop_watches_of_with_410<K: Resource<DynamicType = ()>>(&self) {
         self.end_watches_of::<K>(End::Gone);
     }
@@ -299,12 +303,12 @@ impl Server {
         self.shared.ring();
     }
 
-    /// No watch hears of anything until [`resume_watch_events`](Self::resume_watch_events).
+    /// Withholds all events from watches until [`resume_watch_events`](Self::resume_watch_events).
     pub fn pause_watch_events(&self) {
         self.shared.state().paused.insert(None);
     }
 
-    /// As [`pause_watch_events`](Self::pause_watch_events), for the watches of one kind.
+    /// Like [`pause_watch_events`](Self::pause_watch_events), for the watches of one kind.
     pub fn pause_watch_events_of<K: Resource<DynamicType = ()>>(&self) {
         let mut state = self.shared.state();
         if let Ok(kind) = place_of::<K>(&state.store.kinds) {
@@ -312,32 +316,32 @@ impl Server {
         }
     }
 
-    /// Watches hear of what has happened meanwhile, and of all that comes. It takes back both ways to pause.
+    /// Sends watches the events of the meantime, and all further ones. It reverts both ways to pause.
     pub fn resume_watch_events(&self) {
         self.shared.state().paused.clear();
         self.shared.ring();
     }
 
-    /// Each request waits so long before it is served, from now on.
+    /// Delays each request from now on.
     pub fn delay(&self, delay: Duration) {
         self.shared.state().delay = delay;
     }
 
-    /// The next requests, so many, have this code as answer, and nothing else happens: 429 (with `Retry-After`),
+    /// Answers the next `requests` requests with this code, and does nothing else: 429 (with `Retry-After`),
     /// 500, 503 and so on.
     pub fn fail_next(&self, requests: usize, code: u16) {
         let failing = Failing { code, writes_only: false };
         self.shared.state().failing.extend(std::iter::repeat_n(failing, requests));
     }
 
-    /// As [`fail_next`](Self::fail_next), for the next requests that write: 409, say.
+    /// Like [`fail_next`](Self::fail_next), for the next requests that write: with 409, for example.
     pub fn fail_next_writes(&self, requests: usize, code: u16) {
         let failing = Failing { code, writes_only: true };
         self.shared.state().failing.extend(std::iter::repeat_n(failing, requests));
     }
 
-    /// From now on each request for a kind has this code as answer, and nothing else happens: 403 as if access was not
-    /// granted, 404 as if there was no such kind. `None` takes it back. Watches that are open go on: see
+    /// Answers each request for a kind with this code from now on, and does nothing else: 403 as if access
+    /// was not granted, 404 as if there was no such kind. `None` reverts it. Open watches continue: see
     /// [`drop_watches_of`](Self::drop_watches_of).
     pub fn refuse<K: Resource<DynamicType = ()>>(&self, code: impl Into<Option<u16>>) {
         let mut state = self.shared.state();
@@ -348,12 +352,12 @@ impl Server {
         }
     }
 
-    /// The next request that writes is done, but instead of its answer the client gets an error of the connection.
+    /// Executes the next request that writes, but the client gets a connection error instead of the answer.
     pub fn lose_answer_of_next_write(&self) {
         self.shared.state().loses_answers += 1;
     }
 
-    /// How many requests with this verb there were for a kind: `get`, `list`, `watch`, `create`, `update`, `patch`,
+    /// Number of requests with this verb for a kind: `get`, `list`, `watch`, `create`, `update`, `patch`,
     /// `delete` or `deletecollection`.
     #[must_use]
     pub fn requests<K: Resource<DynamicType = ()>>(&self, verb: &str) -> u64 {
@@ -363,8 +367,8 @@ impl Server {
         counts.map(|(_, count)| count).sum()
     }
 
-    /// How many requests that write there were, whatever came of them. What a test does by the methods of the server
-    /// is no request.
+    /// Number of requests that write, whatever their result. Calls of the server's own methods are not
+    /// requests.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.shared.state().writes
@@ -376,13 +380,12 @@ impl Server {
         self.shared.state().store.version
     }
 
-    /// Waits until nothing was written for so long: no request that writes came or waited for its answer, and the
-    /// test wrote nothing either, from the call on.
+    /// Waits until nothing was written for this time, from the call on: no request that writes came or waited
+    /// for its answer, and the test wrote nothing either.
     ///
-    /// On paused time that is sound: Tokio moves the clock only when no task has anything to do, so all that is due
-    /// within this time, and what follows from it, has happened. What is due later has not; so choose a time longer
-    /// than the waits that are to be seen through. While a controller writes more often than that, this does not
-    /// end.
+    /// On paused time this is exact: Tokio moves the clock only when no task has anything to do, so all that
+    /// is due within this time, and its consequences, have happened. Choose a time longer than the waits that
+    /// you want to see through. While a controller writes more often than that, this does not return.
     pub async fn settled(&self, quiet: Duration) {
         let mut from = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! From a patch to the object that it asks for.
+//! Patches: computes the object that a patch asks for.
 
 use super::refusal::Refusal;
 use json_patch::PatchOperation;
@@ -28,8 +28,8 @@ pub(super) fn merge(object: &Value, patch: &Value) -> Value {
     patched
 }
 
-/// A server-side apply: what the manager says now is laid over the object, and what it said before, says no more,
-/// and nobody else says, goes.
+/// A server-side apply: lays what the manager names now over the object, and removes what it named before, no
+/// longer names, and no other manager names.
 pub(super) fn apply(object: &Value, before: Option<&Value>, others: &[&Value], now: &Value) -> Value {
     let mut applied = object.clone();
     if let Some(before) = before {

@@ -1,4 +1,4 @@
-//! What the server answers when it does not do what it was asked to.
+//! [`Refusal`]: error answers of the server.
 
 use super::kinds::Kind;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ impl Refusal {
         Self { code, reason, message: message.into(), details: None, retry_after: None }
     }
 
-    /// With details. Servers name the kind in some errors by its plural, in others by its kind.
+    /// Adds details. Servers name the kind in some errors by its plural, in others by its kind.
     fn about(self, group: &str, kind: &str, name: &str) -> Self {
         let mut details = json!({"kind": kind});
         for (field, value) in
@@ -30,7 +30,7 @@ impl Refusal {
         Self { details: Some(details), ..self }
     }
 
-    /// An error with details that tell nothing.
+    /// An error with empty details.
     pub(super) fn without_object(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { details: Some(json!({})), ..Self::new(code, reason, message) }
     }
@@ -41,7 +41,7 @@ impl Refusal {
         Self::new(422, "Invalid", message).about("meta.k8s.io", kind, "")
     }
 
-    /// What a server answers with this code when a test asks it to fail.
+    /// The error with this code, when a test asks the server to fail.
     pub(super) fn asked_for(code: u16) -> Self {
         let reason = match code {
             400 => "BadRequest",
@@ -93,7 +93,7 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(&kind.group, &kind.plural, name)
     }
 
-    /// What a deletion was to be on condition of does not hold.
+    /// A precondition of a deletion does not hold.
     pub(super) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         Self::conflict(kind, name, why).about(&kind.group, &kind.kind, name)
     }
@@ -116,7 +116,7 @@ impl Refusal {
         )
     }
 
-    /// A replacement that must tell a version tells none.
+    /// A replacement lacks the version that it must name.
     pub(super) fn no_version(kind: &Kind, name: &str) -> Self {
         let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
         Self::invalid(kind, name, why).about(&kind.group, &kind.plural, name)

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch asks for.
+//! Selectors: which objects a list or a watch asks for.
 
 use super::refusal::Refusal;
 use kube::core::{Expression, Selector, SelectorExt};
@@ -46,7 +46,7 @@ fn labels_of(meta: &Value) -> BTreeMap<String, String> {
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The parts between the commas that are in no brackets.
+/// The parts between commas outside of brackets.
 fn terms(selector: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let parts = selector.split(move |c| {

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Answer = http::Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// The server as a tower service, for a client with layers of its own; [`Server::service`](super::Server::service)
-/// returns it.
+/// The server as a tower service, for a client with layers of its own; returned by
+/// [`Server::service`](super::Server::service).
 #[derive(Clone, Debug)]
 pub struct Service(pub(super) Arc<Shared>);
 

@@ -1,4 +1,4 @@
-//! What a server and its requests share.
+//! State shared by a server and its requests.
 
 use super::store::Store;
 use serde_json::Value;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// So many lists are kept for those who ask for their next pages.
+/// Maximum number of lists kept for requests of their next pages.
 const PAGES: u64 = 256;
 
-/// A list as it was when its first page was asked for.
+/// A list at the time when its first page was requested.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     pub(super) version: u64,
@@ -27,14 +27,14 @@ pub(super) enum End {
     Gone,
 }
 
-/// A watch that goes on.
+/// An open watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub(super) kind: usize,
     pub(super) end: Option<End>,
 }
 
-/// Requests to which the server is to answer an error.
+/// Requests that the server is to answer with an error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Failing {
     pub(super) code: u16,
@@ -46,11 +46,11 @@ pub(super) struct State {
     pub(super) store: Store,
     pub(super) watches: BTreeMap<u64, Open>,
     pub(super) last_watch: u64,
-    /// Kinds whose watches hear of nothing; `None` for all.
+    /// Kinds whose watches get no events; `None` for all.
     pub(super) paused: BTreeSet<Option<usize>>,
     pub(super) delay: Duration,
     pub(super) failing: VecDeque<Failing>,
-    /// Kinds each request for which has an error.
+    /// Kinds whose requests are answered with an error.
     pub(super) refused: HashMap<usize, u16>,
     pub(super) loses_answers: u32,
     pub(super) requests: HashMap<(&'static str, usize), u64>,
@@ -86,7 +86,7 @@ impl State {
         self.paused.contains(&None) || self.paused.contains(&Some(kind))
     }
 
-    /// The error that the next request is to have, if a test asked for one.
+    /// The error for the next request, if a test asked for one.
     pub(super) fn fails(&mut self, kind: usize, is_write: bool) -> Option<u16> {
         if let Some(code) = self.refused.get(&kind) {
             return Some(*code);
@@ -99,7 +99,7 @@ impl State {
         self.pages.get(&number).cloned()
     }
 
-    /// Keeps a list if there is more of it than was asked for.
+    /// Keeps a list that has more entries than were requested.
     pub(super) fn keep(&mut self, page: Page, limit: Option<usize>) -> u64 {
         if limit.is_some_and(|limit| page.items.len() > limit) {
             self.last_page += 1;
@@ -112,7 +112,7 @@ impl State {
     }
 }
 
-/// The state, and a bell that rings when watches should look at it.
+/// The state, and a signal for watches to look at it.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,

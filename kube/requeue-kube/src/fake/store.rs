@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// So many changes are remembered for watches that come late. A watch from before them is refused with 410.
+/// Maximum number of changes remembered for watches that come late. A watch from before them is refused
+/// with 410.
 const REMEMBERED: usize = 50_000;
-/// The letters of which API servers make names.
+/// Letters that API servers use for generated names.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Kind, namespace (empty for a kind that has none) and name.
@@ -24,42 +25,42 @@ pub(super) struct Change {
     pub(super) old: Option<Arc<Value>>,
     /// `None` if the object went.
     pub(super) new: Option<Arc<Value>>,
-    /// What a watch tells of an object that went: as it was last, with the version of this change.
+    /// A watch's final version of a deleted object, with the version of this change.
     pub(super) last: Option<Arc<Value>>,
 }
 
-/// The objects, and what has become of them.
+/// The objects, and their changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     pub(super) kinds: Vec<Kind>,
     pub(super) objects: BTreeMap<Key, Arc<Value>>,
     pub(super) version: u64,
     pub(super) changes: VecDeque<Change>,
-    /// What came before this version is forgotten: of everything, and of each kind.
+    /// Oldest remembered version, of everything and of each kind.
     forgotten: u64,
     forgotten_of: HashMap<usize, u64>,
-    /// What each manager applied last, by object.
+    /// Each manager's last apply, by object.
     applied: HashMap<Key, BTreeMap<String, Value>>,
     made: u64,
 }
 
-/// How an object is written.
+/// The part of an object that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// All but its status, if its kind has one apart.
+    /// All but its status, if its kind has a status subresource.
     Main,
     Status,
 }
 
-/// What a write did.
+/// Result of a write.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) object: Arc<Value>,
-    /// It was not there before.
+    /// The object did not exist before.
     pub(super) created: bool,
 }
 
-/// What came of a deletion.
+/// Result of a deletion.
 #[derive(Debug)]
 pub(super) enum Deleted {
     Gone(Arc<Value>),
@@ -76,12 +77,12 @@ impl Store {
         self.objects.get(key).cloned().ok_or_else(|| Refusal::not_found(self.kind(key), &key.2))
     }
 
-    /// The oldest version from which a watch of this kind can go on.
+    /// The oldest version from which a watch of this kind can continue.
     pub(super) fn forgotten(&self, kind: usize) -> u64 {
         self.forgotten.max(self.forgotten_of.get(&kind).copied().unwrap_or_default())
     }
 
-    /// Forgets what has happened to the objects of this kind, or to all.
+    /// Forgets the changes of the objects of this kind, or of all.
     pub(super) fn forget(&mut self, kind: Option<usize>) {
         match kind {
             Some(kind) => drop(self.forgotten_of.insert(kind, self.version)),
@@ -92,7 +93,7 @@ impl Store {
         }
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(super) fn create(
         &mut self,
         kind: usize,
@@ -159,7 +160,7 @@ impl Store {
         self.update(key, part, body)
     }
 
-    /// Makes an object that is there what `new` says. A version in it is a condition.
+    /// Updates an existing object to `new`. A version in it is a precondition.
     pub(super) fn update(&mut self, key: &Key, part: Part, mut new: Value) -> Result<Written, Refusal> {
         let kind = self.kind(key).clone();
         let old = self.get(key)?;
@@ -224,7 +225,7 @@ impl Store {
         Ok(Written { object: self.commit(key.clone(), new), created: false })
     }
 
-    /// A server-side apply. It makes the object if it is not there.
+    /// Executes a server-side apply. Creates the object if it does not exist.
     pub(super) fn apply(
         &mut self,
         key: &Key,
@@ -331,7 +332,7 @@ impl Store {
         }
     }
 
-    /// The objects as they were at a version that is remembered.
+    /// The objects at a remembered version.
     pub(super) fn at(&self, kind: usize, version: u64) -> BTreeMap<Key, Arc<Value>> {
         let mut objects = self.objects.clone();
         for change in self.changes.iter().rev().take_while(|change| change.version > version) {
@@ -353,7 +354,7 @@ impl Store {
         object
     }
 
-    /// Takes an object out. The answer is what a watch tells of it.
+    /// Removes an object. Returns a watch's final version of it.
     fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
         let old = self.objects.remove(key)?;
         self.applied.remove(key);
@@ -447,7 +448,7 @@ fn remove(object: &mut Value, field: &str) {
     set(object, field, None);
 }
 
-/// A body may leave its kind and namespace out, but not name others.
+/// Checks that a body names no other kind or namespace; it may leave them out.
 fn check_body(kind: &Kind, namespace: Option<&str>, body: &Value) -> Result<(), Refusal> {
     let is_other = |field: &str, want: &str| body[field].as_str().is_some_and(|said| said != want);
     if is_other("kind", &kind.kind) || is_other("apiVersion", &kind.api_version) {
@@ -469,7 +470,7 @@ fn check_body(kind: &Kind, namespace: Option<&str>, body: &Value) -> Result<(), 
     Ok(())
 }
 
-/// What API servers leave out of an object that they store, and what they put in.
+/// Completes an object like an API server: removes and adds the fields that servers do.
 fn complete(kind: &Kind, object: &mut Value) {
     if kind.builtin {
         drop_nulls(object);
@@ -501,7 +502,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// What of an object counts for its generation.
+/// The part of an object that counts for its generation.
 fn asked_for<'o>(kind: &Kind, object: &'o Value) -> Vec<(&'o String, &'o Value)> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter(|(name, _)| *name != "metadata" && !(kind.has_status && *name == "status")).collect()

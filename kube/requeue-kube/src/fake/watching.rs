@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// So often a watch that asked for bookmarks gets one.
+/// Interval of bookmarks, for watches that asked for them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 pub(super) struct Watching {
@@ -144,7 +144,7 @@ impl Watching {
         }
     }
 
-    /// Takes over what has changed. Whether the watch has ended.
+    /// Takes over new changes. Returns whether the watch has ended.
     fn look(&mut self) -> bool {
         let shared = self.shared.clone();
         let state = shared.state();
@@ -174,7 +174,7 @@ impl Watching {
         self.target.namespace.as_ref().is_none_or(|wanted| wanted == namespace) && self.select.matches(object)
     }
 
-    /// What this watch tells of a change: an object that is selected no more has gone for it.
+    /// This watch's event for a change: an object that is no longer selected counts as deleted.
     fn tell(&self, change: &Change) -> Option<Bytes> {
         if change.key.0 != self.target.kind {
             return None;

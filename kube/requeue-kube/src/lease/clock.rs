@@ -3,7 +3,7 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A moment, on Tokio's clock and, on Linux, on the one that goes on while the machine is suspended.
+/// A moment, on Tokio's clock and, on Linux, on the clock that continues while the machine is suspended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     at: Instant,
@@ -15,7 +15,7 @@ impl Moment {
         Self { at: Instant::now(), boot: since_boot() }
     }
 
-    /// By the clock that says more.
+    /// Time since then, by the clock that shows more.
     pub(super) fn elapsed(self) -> Duration {
         self.at.elapsed().max(since_boot().saturating_sub(self.boot))
     }

@@ -1,4 +1,4 @@
-//! The candidate: how a lease is taken, renewed and given away.
+//! The candidate: takes, renews and gives away a lease.
 
 use super::clock::Moment;
 use super::fence::Terms;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// So many of its own takeovers a candidate remembers. Of these an answer may have been lost.
+/// Maximum number of own takeovers that a candidate remembers, because an answer may have been lost.
 const REMEMBERED: usize = 16;
 
 /// The settings of a candidate.
@@ -25,7 +25,7 @@ pub(super) struct Rules {
     pub(super) renew_deadline: Duration,
     pub(super) retry_period: Duration,
     pub(super) skew: Duration,
-    /// By so much the clock on the wall is wrong; for tests.
+    /// Offset of the wall clock, for tests.
     pub(super) wall_is_off_by: SignedDuration,
 }
 
@@ -43,7 +43,7 @@ impl Rules {
         }
     }
 
-    /// What is wrong, in words.
+    /// Checks the settings. The error is in words.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self { lease_duration: lease, renew_deadline: deadline, retry_period: period, skew, .. } = self;
         if self.name.is_empty() {
@@ -72,7 +72,7 @@ impl Rules {
     }
 }
 
-/// What an attempt has come to.
+/// Result of an attempt.
 #[derive(Debug)]
 enum Attempt {
     /// The lease is ours, with this token.
@@ -81,16 +81,16 @@ enum Attempt {
     Theirs,
 }
 
-/// A term of this process as the lease shows it.
+/// A term of this process, as the lease shows it.
 type Mark = (Option<MicroTime>, Option<i32>);
 
 pub(super) struct Candidate {
     api: Api<Lease>,
     rules: Rules,
     terms: Arc<Terms>,
-    /// The lease as it was seen last, and when it was seen to change.
+    /// The lease as last seen, and when it was seen to change.
     seen: Option<(Lease, Instant)>,
-    /// Terms that this process has begun or tried to.
+    /// Terms that this process has begun, or tried to.
     own: VecDeque<Mark>,
     /// The present term.
     term: Option<Mark>,
@@ -103,7 +103,7 @@ impl Candidate {
         Self { api, rules, terms, seen: None, own, term: None, last_time: Timestamp::UNIX_EPOCH }
     }
 
-    /// Stands until it is told to give up.
+    /// Runs the candidacy until it is told to give up.
     pub(super) async fn stand(mut self, mut given_up: watch::Receiver<bool>) {
         tokio::select! {
             () = self.stand_for_ever() => (),
@@ -120,7 +120,8 @@ impl Candidate {
         }
     }
 
-    /// How long until the next attempt: the period, or less when the renewal or the lease of another runs out.
+    /// Time until the next attempt: the period, or less if the renewal or another candidate's lease ends
+    /// sooner.
     fn pause(&self) -> Duration {
         let period = crate::random::between(0.8, 1.0, self.rules.retry_period);
         if let Some(left) = self.terms.left() {
@@ -204,7 +205,7 @@ impl Candidate {
         Ok(self.ours(&written))
     }
 
-    /// The update names the resource version of the lease that it is made of.
+    /// Writes a lease. The update names the resource version that it is based on.
     async fn write(&self, lease: Lease) -> kube::Result<Lease> {
         self.api.replace(&self.rules.name, &PostParams::default(), &lease).await
     }
@@ -221,7 +222,7 @@ impl Candidate {
         Attempt::Ours(token)
     }
 
-    /// Since when this process has not seen the lease change.
+    /// Records the lease. Returns since when this process has not seen it change.
     fn see(&mut self, lease: &Lease) -> Instant {
         let since = match &self.seen {
             // Its other fields are no sign of life.
@@ -240,13 +241,13 @@ impl Candidate {
         })
     }
 
-    /// So long this lease must not change before it is stale.
+    /// Time after which this lease is stale if it does not change.
     fn duration_of(&self, lease: &Lease) -> Duration {
         let said = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or_default();
         self.rules.lease_duration.max(Duration::from_secs(said.try_into().unwrap_or_default()))
     }
 
-    /// A time that is later than any that this process has written, so that each renewal changes the lease.
+    /// A time later than any that this process has written, so that each renewal changes the lease.
     fn now(&mut self) -> MicroTime {
         let wall = Timestamp::now().saturating_add(self.rules.wall_is_off_by).unwrap_or_default();
         let next = self.last_time.saturating_add(SignedDuration::from_micros(1)).unwrap_or(wall);
@@ -293,7 +294,7 @@ impl Candidate {
         spec.lease_duration_seconds = Some(seconds.try_into().unwrap_or(i32::MAX));
     }
 
-    /// Nobody runs any more; then the lease has no holder.
+    /// Waits until no run goes on, and then removes the holder from the lease.
     async fn give_away(&mut self) {
         self.terms.given_up();
         let limit = self.rules.renew_deadline;

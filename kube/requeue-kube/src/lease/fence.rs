@@ -1,4 +1,4 @@
-//! What a process may do while it leads, and how it knows by the clock that it does not.
+//! [`Fence`]: what a process may do while it leads, and how it knows by the clock that it does not.
 
 use super::clock::Moment;
 use requeue_prometheus::prometheus_client::metrics::gauge::Gauge;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// This process does not hold the lease, or not for certain: its renewal is due for too long.
+/// Error: this process does not hold the lease, or not for certain, because its renewal is overdue.
 ///
 /// A client with [`client_layer`](super::client_layer) refuses to write with this error;
-/// [`is_in`](Self::is_in) finds it there.
+/// [`is_in`](Self::is_in) finds it in the client's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this process does not lead: the lease is not held, or was not renewed in time")]
 #[non_exhaustive]
@@ -49,7 +49,7 @@ impl NotLeader {
     }
 }
 
-/// The time in which this process leads without a break.
+/// A time in which this process leads without a break.
 #[derive(Clone, Copy, Debug)]
 struct Term {
     token: u32,
@@ -57,16 +57,16 @@ struct Term {
     renewed: Moment,
 }
 
-/// The times that matter to a fence.
+/// The durations that a fence uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// So long after a renewal the fence holds.
+    /// Time after a renewal for which the fence holds.
     pub(super) renew_deadline: Duration,
-    /// So long after a renewal a run may go on.
+    /// Time after a renewal for which a run may continue.
     pub(super) over: Duration,
 }
 
-/// What the election tells all fences.
+/// State that the election shares with all fences.
 pub(super) struct Terms {
     times: Times,
     term: Mutex<Known>,
@@ -79,7 +79,7 @@ pub(super) struct Terms {
 #[derive(Default)]
 struct Known {
     term: Option<Term>,
-    /// The last term and the renewal it ended with, unless it ended by a release.
+    /// The last term and the renewal it ended with, unless a release ended it.
     last: Option<Term>,
 }
 
@@ -93,8 +93,8 @@ impl Terms {
         look(&mut self.term.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A request that began then has made the lease ours, or renewed it. `false`, and nothing else, if that comes too
-    /// late: a term has no gap.
+    /// Records that a request that began at `began` has taken or renewed the lease. Returns `false`, and does
+    /// nothing, if it is too late: a term has no gap.
     pub(super) fn renewed(&self, token: u32, began: Moment) -> bool {
         let limit = self.times.renew_deadline;
         let in_time = self.known(|known| {
@@ -118,7 +118,7 @@ impl Terms {
         self.tell(None);
     }
 
-    /// The term ends because the lease is given away: what runs has no time left.
+    /// Ends the term because the lease is given away: current runs have no time left.
     pub(super) fn given_up(&self) {
         self.known(|known| (known.term, known.last) = (None, None));
         self.tell(None);
@@ -134,13 +134,13 @@ impl Terms {
         });
     }
 
-    /// The token of the term that this process is in, if the clock says so too.
+    /// The token of the current term, if the clock confirms it.
     pub(super) fn token(&self) -> Option<u32> {
         let term = self.known(|known| known.term)?;
         (term.renewed.elapsed() < self.times.renew_deadline).then_some(term.token)
     }
 
-    /// So long the term goes on without a renewal. `None` if this process leads no more.
+    /// Remaining time of the term without a renewal. `None` if this process does not lead.
     pub(super) fn left(&self) -> Option<Duration> {
         let term = self.known(|known| known.term)?;
         let left = self.times.renew_deadline.checked_sub(term.renewed.elapsed())?;
@@ -151,13 +151,13 @@ impl Terms {
         self.leads.subscribe()
     }
 
-    /// Waits until no run of a controller goes on.
+    /// Waits until the controllers have no current run.
     pub(super) async fn no_run(&self) {
         // The sender is `self`.
         drop(self.runs.subscribe().wait_for(|runs| *runs == 0).await);
     }
 
-    /// So long a run of this term may go on.
+    /// Time for which a run of this term may continue.
     fn time_of_run(&self, token: u32) -> Duration {
         match self.known(|known| known.last) {
             Some(term) if term.token == token => self.times.over.saturating_sub(term.renewed.elapsed()),
@@ -166,8 +166,8 @@ impl Terms {
     }
 }
 
-/// Says whether this process leads, by looking at the clock each time: also right after the process was stopped for
-/// a while, when no task of it has run yet.
+/// Tells whether this process leads, by checking the clock at each call: even right after the process was
+/// stopped for a while, before any of its tasks has run.
 ///
 /// ```no_run
 /// use requeue_kube::lease::{Fence, NotLeader};
@@ -180,7 +180,7 @@ impl Terms {
 /// ```
 ///
 /// The fence of an [`Elector`](super::Elector) holds in each of its terms; that of a run
-/// ([`Current::fence`](crate::Current::fence)), or one that is [`bound`](Self::bound), in one term only.
+/// ([`Current::fence`](crate::Current::fence)), or a [`bound`](Self::bound) one, only in one term.
 #[derive(Clone)]
 pub struct Fence {
     terms: Arc<Terms>,
@@ -202,7 +202,7 @@ impl Fence {
     ///
     /// # Errors
     ///
-    /// It does not, or its last renewal began longer ago than the renew deadline.
+    /// If it does not lead, or its last renewal began longer ago than the renew deadline.
     pub fn check(&self) -> Result<(), NotLeader> {
         match self.terms.token() {
             Some(token) if self.bound.is_none_or(|bound| bound == token) => Ok(()),
@@ -210,8 +210,9 @@ impl Fence {
         }
     }
 
-    /// A number that is greater with each term, for systems that refuse a smaller one than they have seen: the
-    /// `leaseTransitions` of the lease. That of the last term if this process does not lead, and 0 before its first.
+    /// A number that grows with each term, for systems that refuse a smaller one than they have seen: the
+    /// lease's `leaseTransitions`. If this process does not lead, that of its last term, or 0 before the
+    /// first.
     ///
     /// If the lease is deleted, a process that has not seen it before begins at 0.
     #[must_use]
@@ -219,18 +220,19 @@ impl Fence {
         self.bound.unwrap_or_else(|| self.terms.known(|known| known.last.map_or(0, |term| term.token)))
     }
 
-    /// The fence of the present term only: when this process has lost the lease and leads again, it does not hold.
+    /// The fence of only the current term: it does not hold after this process has lost the lease, even if it
+    /// leads again.
     ///
     /// # Errors
     ///
-    /// This process does not lead.
+    /// If this process does not lead.
     pub fn bound(&self) -> Result<Self, NotLeader> {
         self.check()?;
         let bound = self.bound.or_else(|| self.terms.token()).ok_or(NotLeader)?;
         Ok(Self { terms: self.terms.clone(), bound: Some(bound) })
     }
 
-    /// Waits until the fence does not hold.
+    /// Waits until the fence no longer holds.
     pub async fn lost(&self) {
         let mut leads = self.terms.leads();
         while self.check().is_ok() {
@@ -242,19 +244,19 @@ impl Fence {
         }
     }
 
-    /// A run of this term begins. The lease is not given away before the guard goes.
+    /// Begins a run of this term. The lease is not given away until the guard is dropped.
     pub(crate) fn run_begins(&self) -> FencedRun {
         self.terms.runs.send_modify(|runs| *runs += 1);
         FencedRun(self.terms.clone())
     }
 
-    /// Whether a run of this term must not go on, because another process may lead soon.
+    /// Whether a run of this term must end, because another process may lead soon.
     fn is_over(&self) -> bool {
         let token = self.bound.unwrap_or_default();
         self.check().is_err() && self.terms.time_of_run(token).is_zero()
     }
 
-    /// Waits until a run of this term must not go on. It looks at the clock whenever it is polled.
+    /// Waits until a run of this term must end. It checks the clock whenever it is polled.
     pub(crate) async fn over(&self) {
         let token = self.bound.unwrap_or_default();
         let mut waiting = pin!(async {

@@ -1,4 +1,4 @@
-//! A client that does not write when its process does not lead.
+//! A client layer that refuses to write while its process does not lead.
 
 use super::{Fence, NotLeader};
 use futures::future::BoxFuture;
@@ -9,12 +9,13 @@ use tower_service::Service;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A layer for kube's client that refuses each request that writes (POST, PUT, PATCH, DELETE) while the fence does
-/// not hold; the error is [`NotLeader`]. Reads pass. Reviews of access and tokens are POST requests: refused, too.
+/// A layer for kube's client that refuses each request that writes (POST, PUT, PATCH, DELETE) while the fence
+/// does not hold, with the error [`NotLeader`]. Reads pass. Reviews of access and tokens are POST requests,
+/// and refused too.
 ///
-/// The elector needs a client without it: a process that does not lead yet writes the lease. The layer that
-/// is added last is asked first; so what tries a request again belongs after this one, and kube's own retries
-/// ([`kube::Config::default_retry`]), which are inside of it, go on for as long as they take.
+/// The elector needs a client without this layer, because a process that does not lead yet writes the lease.
+/// The layer added last is called first, so add layers that retry after this one. kube's own retries
+/// ([`kube::Config::default_retry`]) are inside of it, and continue for as long as they take.
 ///
 /// ```no_run
 /// use kube::client::ClientBuilder;
@@ -39,7 +40,7 @@ pub fn client_layer(fence: Fence) -> FenceWrites {
     FenceWrites { fence }
 }
 
-/// A layer that refuses to write while a fence does not hold; [`client_layer`] makes it.
+/// A layer that refuses to write while a fence does not hold; made by [`client_layer`].
 #[derive(Clone, Debug)]
 pub struct FenceWrites {
     fence: Fence,

@@ -1,4 +1,4 @@
-//! One of several processes leads: an election by a [`Lease`], and fences for what only the leader may do.
+//! Leader election among several processes by a [`Lease`], and fences for what only the leader may do.
 //!
 //! ```no_run
 //! use kube::runtime::watcher;
@@ -25,30 +25,32 @@
 //!
 //! # The election
 //!
-//! Candidates read the lease each [`retry_period`](ElectorBuilder::retry_period). One takes it, by an update with the
-//! resource version that it has read, when nobody holds it or when this candidate has not seen it change for the
-//! lease duration (its own, or the one in the lease, whichever is longer) **on its own clock**. What time the lease
-//! says is for people; so clocks that differ do no harm. The holder renews it, and leads until the renew deadline
-//! after the begin of the last request that renewed it. Another candidate sees that renewal no earlier than its
-//! request began; so what is between renew deadline and lease duration is between two leaders, as long as the clocks
-//! run equally fast: [`skew`](ElectorBuilder::skew) is for their difference.
+//! Candidates read the lease every [`retry_period`](ElectorBuilder::retry_period). A candidate takes it, by
+//! an update with the resource version that it has read, if it has no holder or has not changed for the lease
+//! duration (the candidate's or the lease's, whichever is longer) **by the candidate's own clock**. The time
+//! in the lease is only for people, so clocks that differ do no harm. The holder renews it, and leads until
+//! the renew deadline after the start of the last request that renewed it. Another candidate sees that
+//! renewal no earlier than its request began, so the difference between renew deadline and lease duration
+//! separates two leaders, if the clocks run equally fast: [`skew`](ElectorBuilder::skew) covers their
+//! difference.
 //!
-//! A process that loses the lease does not end: it is a candidate again. One that begins with the identity that is in
-//! the lease waits as all others do, for it can't know that its predecessor is gone.
+//! A process that loses the lease does not end: it is a candidate again. A process that starts with the
+//! identity in the lease waits like all others, because it can't know that its predecessor is gone.
 //!
 //! # What holds, and what does not
 //!
-//! * A [`Fence`] looks at the clock, at each question. A process that was stopped (SIGSTOP) or whose machine was
-//!   suspended sees that its time is over before it does anything else. For a suspended machine that needs a clock
-//!   that goes on meanwhile: `CLOCK_BOOTTIME` of Linux. Rust's `Instant` stands still then, and elsewhere there is
-//!   only that.
-//! * [`client_layer`] refuses requests that write. Between its question and the arrival of the request at the API
-//!   server there is time: **what is in flight when a process is stopped can land later**.
-//! * **The API server checks no token.** A write that arrives late is done, whoever leads meanwhile, unless it names a
-//!   resource version that is not the newest: a replacement (`Api::replace`) that keeps the version that was read.
-//!   These are the only fence of the server itself. A patch or an apply without a version passes.
+//! * A [`Fence`] checks the clock at each call. A process that was stopped (SIGSTOP), or whose machine was
+//!   suspended, sees that its time is over before it does anything else. For a suspended machine that needs a
+//!   clock that continues meanwhile: Linux's `CLOCK_BOOTTIME`. Rust's `Instant` stands still then, and is all
+//!   that other systems have.
+//! * [`client_layer`] refuses requests that write. Time passes between its check and the arrival of the
+//!   request at the API server: **a request in flight when a process is stopped can arrive later**.
+//! * **The API server checks no token.** A write that arrives late is executed, whoever leads meanwhile,
+//!   unless it names an outdated resource version: a replacement (`Api::replace`) that keeps the version that
+//!   was read. That is the server's only fence. A patch or an apply without a version passes.
 //! * [`Fence::token`] grows with each term; systems outside of the cluster that compare it can refuse late writes.
-//! * Whoever edits or deletes the lease by hand can make two processes lead at once for as long as the renew deadline.
+//! * If the lease is edited or deleted by hand, two processes can lead at once for as long as the renew
+//!   deadline.
 //!
 //! [`Lease`]: k8s_openapi::api::coordination::v1::Lease
 
@@ -71,12 +73,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// An elector could not begin: its settings contradict each other, or it was not started on a Tokio runtime.
+/// An elector could not start: its settings contradict each other, or it was not started on a Tokio runtime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the elector can't start: {0}")]
 pub struct ElectorError(String);
 
-/// The settings of an [`Elector`]; [`Elector::builder`] begins them.
+/// The settings of an [`Elector`]; made by [`Elector::builder`].
 #[derive(Clone)]
 #[must_use = "an elector does nothing before `start`"]
 pub struct ElectorBuilder {
@@ -96,53 +98,55 @@ impl fmt::Debug for ElectorBuilder {
 }
 
 impl ElectorBuilder {
-    /// The namespace of the lease. If it is not said, it is that of the client.
+    /// Sets the lease's namespace. By default the client's.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), ..self }
     }
 
-    /// The name of this candidate, which no other has: that of its pod, say. It must be said.
+    /// Sets the name of this candidate, which must be unique: that of its pod, for example. Required.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.rules.identity = identity.into();
         self
     }
 
-    /// A candidate takes the lease when it has not seen it change for so long: 15 s if it is not said.
+    /// Sets the lease duration: a candidate takes the lease if it has not seen it change for this time. 15 s
+    /// by default.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.rules.lease_duration = duration;
         self
     }
 
-    /// A leader that could not renew the lease for so long leads no more: 10 s if it is not said.
+    /// Sets the renew deadline: a leader that could not renew the lease for this time no longer leads. 10 s
+    /// by default.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.rules.renew_deadline = deadline;
         self
     }
 
-    /// The lease is read or renewed each time after so long, less up to a fifth: 2 s if it is not said.
+    /// Sets the interval at which the lease is read or renewed, less up to a fifth: 2 s by default.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.rules.retry_period = period;
         self
     }
 
-    /// By so much two clocks may differ at the end of a lease duration: 1 s if it is not said. Runs that go on when
-    /// the lease is lost are dropped so long before another process can lead.
+    /// Sets by how much two clocks may differ at the end of a lease duration: 1 s by default. When the lease
+    /// is lost, current runs are dropped this long before another process can lead.
     pub fn skew(mut self, skew: Duration) -> Self {
         self.rules.skew = skew;
         self
     }
 
-    /// Tells by `leader_election_master_status` whether this process leads, with the name of the lease as its label
-    /// `name`.
+    /// Reports whether this process leads as `leader_election_master_status`, with the name of the lease as
+    /// its label `name`.
     pub fn metrics(self, metrics: &Metrics) -> Self {
         Self { metrics: Some(metrics.clone()), ..self }
     }
 
-    /// Begins the election in a task of its own.
+    /// Starts the election in a task of its own.
     ///
     /// # Errors
     ///
-    /// [`ElectorError`] says what is wrong.
+    /// [`ElectorError`] with the reason.
     pub fn start(self) -> Result<Elector, ElectorError> {
         let Self { client, namespace, rules, metrics } = self;
         rules.check().map_err(ElectorError)?;
@@ -184,10 +188,10 @@ impl Drop for Handle {
     }
 }
 
-/// A candidate for a lease, and its handle; the [module's page](self) says how it is elected.
+/// A candidate for a lease, and its handle; the [module's page](self) describes the election.
 ///
-/// A clone is the same candidate. When the last one is dropped, and no controller leads by it any more, it stands no
-/// more, and its lease runs out; [`release`](Self::release) gives it to the others at once.
+/// A clone is a handle to one candidate. When the last one is dropped, and no controller needs it, the
+/// candidacy ends and the lease runs out; [`release`](Self::release) gives it to the others at once.
 #[derive(Clone)]
 pub struct Elector {
     handle: Arc<Handle>,
@@ -234,8 +238,8 @@ impl Elector {
         self.fence().check().is_ok()
     }
 
-    /// Waits until this process leads, and returns the fence of this term. It waits for ever after a
-    /// [`release`](Self::release).
+    /// Waits until this process leads, and returns the fence of that term. After a [`release`](Self::release)
+    /// it waits for ever.
     pub async fn leading(&self) -> Fence {
         let mut leads = self.handle.terms.leads();
         loop {
@@ -249,21 +253,21 @@ impl Elector {
         }
     }
 
-    /// Tells of each change: the token of the term while this process leads. Nothing is to be done by it alone, for
-    /// it comes from a task: [`fence`](Self::fence) asks the clock.
+    /// Reports each change: the token of the term while this process leads. Do not rely on it alone, because
+    /// a task updates it: [`fence`](Self::fence) checks the clock.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Option<u32>> {
         self.handle.terms.leads()
     }
 
-    /// Says whether this process leads, in whatever term.
+    /// A fence that holds in each term of this process.
     #[must_use]
     pub fn fence(&self) -> Fence {
         Fence::new(self.handle.terms.clone())
     }
 
-    /// Ends the candidacy. If this process leads, it leads no more from here on, runs of its controllers that still go
-    /// on are dropped, and then the lease is given away, so that another candidate need not wait for its end.
+    /// Ends the candidacy. If this process leads, it stops leading now, current runs of its controllers are
+    /// dropped, and then the lease is given away, so that another candidate need not wait for its end.
     ///
     /// Call it last, when the controllers have ended.
     pub async fn release(&self) {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What ran where: process, object, causes and attempt.
+/// Runs by place: process, object, causes and attempt.
 type Runs = Arc<Mutex<Vec<(&'static str, String, String, u32)>>>;
 
 struct Process {
@@ -35,7 +35,7 @@ impl Process {
         line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
     }
 
-    /// How many runs ended how: as controller-runtime counts them, and as the queue does.
+    /// Number of runs by their end: as controller-runtime counts them, and as the queue does.
     fn ends(&self) -> ([f64; 2], [f64; 4]) {
         let total = |result| {
             self.value(&format!(
@@ -59,7 +59,7 @@ fn apply(server: &fake::Server, name: &str, takes: u64) {
     apply_failing(server, name, takes, 0);
 }
 
-/// Its first attempts fail; the next one takes so many seconds.
+/// Writes an object whose first attempts fail, and whose next one takes this many seconds.
 fn apply_failing(server: &fake::Server, name: &str, takes: u64, fails: u32) {
     let data = json!({
         "takes": takes.to_string(),
@@ -196,7 +196,7 @@ async fn a_release_drops_what_still_runs_and_then_gives_the_lease_away() {
     assert_eq!((by(&runs, "a").len(), by(&runs, "b").len()), (1, 1));
 }
 
-/// No renewal comes through until all that runs must be dropped.
+/// Blocks all renewals until current runs must be dropped.
 async fn lose(server: &fake::Server, a: &Process, fence: &Fence) {
     server.delay(3600 * SECOND);
     fence.lost().await;

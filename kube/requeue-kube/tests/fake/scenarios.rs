@@ -407,8 +407,8 @@ async fn a_controller_of_a_stream_and_a_store_runs_what_differs_and_nothing_that
     assert_eq!((running.stats().waiting, world.cx.count()), (0, 5));
 }
 
-/// Runs a site whose second run tells its status and its child without need, after somebody else's write that the watch
-/// has not told yet. Returns how many runs there were in the end, and the site as the last of them saw it.
+/// Runs a site whose second run reports its status and its child needlessly, after another writer's change
+/// that the watch has not reported yet. Returns the number of runs, and the site as the last of them saw it.
 async fn runs_beside(others: impl Fn(&World) + Send + Sync + Clone + 'static) -> (usize, Arc<Website>) {
     let world = Arc::new(World::new());
     let site = json!({

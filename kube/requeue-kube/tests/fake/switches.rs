@@ -1,4 +1,4 @@
-//! What a test can do to the fake server.
+//! Switches of the fake server for tests.
 
 use crate::website::{Website, World, site, until};
 use futures::{StreamExt, TryStreamExt};
@@ -124,7 +124,7 @@ async fn a_watch_has_bookmarks_and_ends_at_its_time() {
     assert_eq!((bookmarks, begin.elapsed().as_secs()), (4, 290));
 }
 
-/// Each of kube's ways to begin a watch has all objects first, and then what changes.
+/// Each of kube's ways to begin a watch first reports all objects, and then changes.
 #[tokio::test(start_paused = true)]
 async fn kube_s_watcher_has_lists_in_pages_and_streams() {
     let server = fake::Server::new().with::<ConfigMap>();

@@ -1,4 +1,4 @@
-//! The kind that the tests reconcile, its controller, and what they look at.
+//! The kind that the tests reconcile, its controller, and its records.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
@@ -64,7 +64,7 @@ impl Ctx {
         self.runs.lock().unwrap().len()
     }
 
-    /// The names of what ran since there were so many runs.
+    /// Names of the objects that ran after the first `count` runs.
     pub(crate) fn names_since(&self, count: usize) -> Vec<String> {
         self.runs.lock().unwrap()[count..].iter().map(|run| run.name.clone()).collect()
     }
@@ -114,7 +114,7 @@ pub(crate) fn site_ref(name: &str) -> ObjectRef<Website> {
     ObjectRef::new(name).within("default")
 }
 
-/// Waits until something holds, a minute at most, and tells how long that was.
+/// Waits until `holds` is true, at most a minute, and returns how long that took.
 pub(crate) async fn until(holds: impl Fn() -> bool) -> Duration {
     let begin = Instant::now();
     while !holds() {

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Changes an object that has run, and tells how many runs began until its own, and how long that was.
+/// Changes an object that has run. Returns how many runs began before its own, and how long that took.
 async fn change(world: &World, name: &str) -> (usize, Duration) {
     let (before, at) = (world.count(), world.now());
     world.write(name, json!({"takes_ms": "100"}));

@@ -1,4 +1,4 @@
-//! Rule K16, what a source of triggers is worth, on the fake API server and paused time.
+//! Rule K16, the guarantees of sources of triggers, on the fake API server and paused time.
 
 mod backlog;
 mod lists;

@@ -1,4 +1,4 @@
-//! Related objects: what they do, and how they are known.
+//! Related objects: their effects, and how they are identified.
 
 use crate::world::{SECOND, World, config};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -89,7 +89,7 @@ async fn k16_a_sweep_stands_behind_a_change_that_comes_later() {
     assert_eq!(world.count(), 41);
 }
 
-/// Deployments that own config maps; the names of those that run.
+/// Deployments that own config maps, and the names of those that run.
 fn owners(server: &fake::Server) -> (requeue_kube::Running<Deployment>, Arc<Mutex<Vec<String>>>) {
     let ran = Arc::new(Mutex::new(Vec::new()));
     for name in ["a", "b"] {

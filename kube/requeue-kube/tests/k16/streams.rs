@@ -1,4 +1,4 @@
-//! Streams in place of watches, as kube's `Controller` takes them.
+//! Streams instead of watches, as kube's `Controller` takes them.
 
 use crate::world::{SECOND, World};
 use futures::{Stream, StreamExt, stream};
@@ -52,7 +52,7 @@ fn owned<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned>(
     world.server.apply(&serde_json::from_value::<K>(json!({"metadata": metadata})).unwrap()).unwrap();
 }
 
-/// Three objects that have run; then what a related object does by this way.
+/// Three objects that have run; then a related object's effect through this source.
 async fn each_item_runs(world: &World, controller: Controller<ConfigMap>) {
     for name in ["of-a", "of-b", "of-c"] {
         world.write(name, json!({}));
@@ -112,7 +112,7 @@ async fn kube_runtime_watches_shared_stream_triggers_whom_the_function_names() {
     fills.abort();
 }
 
-/// A subscriber whose object went before it was told of it has no wake-up for what comes after.
+/// A subscriber whose object went before it was reported has no wake-up for later ones.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_for_shared_stream_runs_each_item_also_after_one_that_has_gone() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! A controller of config maps. Each has the name of a Secret in its data, and runs in vain while that is not there.
+//! A controller of config maps. Each names a Secret in its data, and fails until that exists.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// One run: of which object, when since the begin of the test, and why.
+/// A run: its object, its time since the start of the test, and its cause.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) name: String,
@@ -46,7 +46,7 @@ impl World {
         Controller::new(Api::all(self.server.client()), watcher::Config::default()).with_config(config())
     }
 
-    /// The controller, which also watches Secrets and looks into its store for those that name one.
+    /// The controller, which also watches Secrets and looks into its store for users of them.
     pub(crate) fn users(&self) -> Controller<ConfigMap> {
         let maps = self.maps();
         let all = maps.store();
@@ -66,7 +66,7 @@ impl World {
         controller.start(reconcile, |_, _, _| Action::backoff(), self.cx.clone()).unwrap()
     }
 
-    /// Writes a config map: what it wants, how long its run takes, and when it is to be looked at again.
+    /// Writes a config map: its Secret, how long its run takes, and when it is to be looked at again.
     pub(crate) fn write(&self, name: &str, mut data: Value) {
         data["version"] = json!(self.server.version().to_string());
         let map = json!({"metadata": {"name": name, "namespace": "default"}, "data": data});
@@ -87,7 +87,7 @@ impl World {
         self.cx.runs.lock().unwrap().len()
     }
 
-    /// The names of what ran since there were so many runs.
+    /// Names of the objects that ran after the first `count` runs.
     pub(crate) fn names_since(&self, count: usize) -> Vec<String> {
         self.runs()[count..].iter().map(|run| run.name.clone()).collect()
     }
@@ -96,7 +96,7 @@ impl World {
         self.cx.begin.elapsed()
     }
 
-    /// Lets a watch miss what happens: it begins anew with a list afterwards.
+    /// Makes a watch miss events: it begins anew with a list afterwards.
     pub(crate) async fn unheard(&self, happens: impl FnOnce(&Self)) {
         self.server.pause_watch_events();
         happens(self);

@@ -1,5 +1,6 @@
-//! controller-runtime 0.24.1: internal/controller/controller_test.go, controller/controller_test.go and
-//! controller/priorityqueue/priorityqueue_test.go, as far as they speak about what a controller's user sees.
+//! The tests of controller-runtime 0.24.1 that concern a controller's user:
+//! internal/controller/controller_test.go, controller/controller_test.go and
+//! controller/priorityqueue/priorityqueue_test.go.
 
 use crate::world::{Do, SECOND, World, config, map_ref};
 use futures::channel::mpsc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-/// Lets the controller have its lists.
+/// Waits until the controller has its lists.
 async fn begun() {
     sleep(SECOND / 10).await;
 }
@@ -139,7 +140,7 @@ async fn controller_runtime_a_requeue_after_a_time_is_not_limited() {
     assert_eq!(world.attempts("a"), [1; 6]);
 }
 
-/// What came by a list fails at the priority of lists: its retries go behind what changes.
+/// An object from a list fails at the priority of lists: its retries go behind changes.
 #[tokio::test(start_paused = true)]
 async fn controller_runtime_a_retry_and_a_requeue_keep_their_priority() {
     for again in [Do::fail(), Do::end(Action::backoff()), Do::end(Action::requeue(SECOND))] {

@@ -135,7 +135,8 @@ async fn kube_runtime_example_secret_syncer_syncs_what_is_labelled_and_cleans_up
     assert_eq!(world.server.all::<ConfigMap>().len(), 1);
 }
 
-/// There a watch is shared by streams of objects; here by the events, for both controllers are to know what went.
+/// kube shares a watch by streams of objects; this test by events, because both controllers must see
+/// deletions.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_example_two_controllers_share_one_watch() {
     let (first, second) = (World::new(), World::new());

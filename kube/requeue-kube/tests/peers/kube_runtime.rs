@@ -1,5 +1,5 @@
-//! kube-runtime 5.0: runner.rs, scheduler.rs, controller/mod.rs, controller/trigger.rs, finalizer.rs, utils/predicate.rs
-//! and, as far as it speaks about lists, watcher.rs.
+//! The tests of kube-runtime 5.0: runner.rs, scheduler.rs, controller/mod.rs, controller/trigger.rs,
+//! finalizer.rs, utils/predicate.rs and, for lists, watcher.rs.
 
 use crate::world::{Do, SECOND, World, config, map, map_ref};
 use futures::channel::mpsc;
@@ -45,7 +45,7 @@ async fn kube_runtime_runner_wakes_for_what_comes_while_it_is_idle() {
     assert_eq!(world.tenths("a"), [36_000]);
 }
 
-/// Events that a test sends, and the controller that hears of them.
+/// Events that a test sends, and the controller that receives them.
 fn by_hand() -> (impl Fn(Event<ConfigMap>), Controller<ConfigMap>) {
     let (send, events) = mpsc::unbounded();
     let controller = Controller::for_events(events.map(Ok)).with_config(config());
@@ -72,7 +72,7 @@ async fn kube_runtime_runner_waits_for_readiness_and_merges_meanwhile() {
     assert_eq!(world.counts(), [("a".to_owned(), 1), ("b".to_owned(), 1)].into());
 }
 
-/// kube's stream ends with an error; ours stays as it is, and says that it has no list.
+/// kube's stream ends with an error; ours continues, and reports that it has no list.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_runner_that_never_gets_ready_runs_nothing_and_says_so() {
     let world = World::new();
@@ -270,7 +270,7 @@ async fn kube_runtime_applier_does_not_stand_still_when_all_come_again_at_once()
     timeout(600 * SECOND, results.for_each(|_| async {})).await.expect("it ends");
 }
 
-/// It is enough that this compiles: what `run` returns can be spawned, and metadata alone can be reconciled.
+/// This only needs to compile: the result of `run` can be spawned, and metadata alone can be reconciled.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_controller_is_send_and_takes_metadata_alone() {
     fn send<T: Send>(it: T) -> T {
@@ -460,8 +460,8 @@ fn deployment(replicas: u32) -> Deployment {
     serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "default"}, "spec": spec})).unwrap()
 }
 
-/// What `predicates::generation` is for there: a status alone need not run the object. Here that is the reconciler's
-/// word, or a stream of its own; and what is made anew is another object, whatever its generation.
+/// kube's `predicates::generation` keeps a status from running the object. Here the reconciler reports that,
+/// or a stream filters it; and a recreated object is another object, whatever its generation.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_predicate_an_object_made_anew_with_the_same_generation_runs() {
     let world = World::new();
@@ -483,7 +483,7 @@ async fn kube_runtime_predicate_an_object_made_anew_with_the_same_generation_run
     assert_eq!(causes, [[Cause::Listed], [Cause::Changed]]);
 }
 
-/// A stream of one's own decides which events a controller hears of.
+/// A custom stream decides which events a controller sees.
 #[tokio::test(start_paused = true)]
 async fn kube_runtime_predicate_a_filter_before_the_controller_hides_a_status() {
     let world = World::new();

@@ -1,7 +1,7 @@
-//! What the tests and the examples of kube-runtime 5.0 and of controller-runtime 0.24 say about the promises that a
-//! controller's user has, written anew against this crate. `docs/peers.md` says which of theirs is which of ours.
+//! The tests and examples of kube-runtime 5.0 and controller-runtime 0.24 on promises to a controller's user,
+//! written anew for this crate. `docs/peers.md` maps theirs to ours.
 //!
-//! And what is left of the rules of `docs/rules.md`, with the tests that keep both pages true.
+//! It also has the remaining rules of `docs/rules.md`, and the tests that keep both pages true.
 
 mod controller_runtime;
 mod examples;

@@ -44,7 +44,7 @@ fn tests_of(text: &str) -> BTreeSet<String> {
     tests
 }
 
-/// The names with an underscore between backticks in the last cell of each row: those of tests.
+/// The names with an underscore between backticks in the last cell of each row: names of tests.
 fn named(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter(|line| line.starts_with('|'));
     let cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit_once('|')).map(|(_, cell)| cell);

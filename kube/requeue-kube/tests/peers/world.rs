@@ -1,4 +1,4 @@
-//! A controller of config maps whose reconciler does what a test says, and what it did.
+//! A controller of config maps whose reconciler follows the test's instructions, and a record of its runs.
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What one run does: it takes a time, and then it ends.
+/// Instruction for one run: how long it takes, and how it ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Do(Duration, Then);
 
@@ -51,7 +51,7 @@ impl Do {
 #[error("this run fails")]
 pub(crate) struct Failed;
 
-/// One run, in milliseconds from the begin of the test.
+/// A run, in milliseconds since the start of the test.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) name: String,
@@ -85,7 +85,7 @@ impl World {
         Controller::new(Api::all(self.server.client()), watcher::Config::default()).with_config(config())
     }
 
-    /// A reconciler that does what `says` says of an object and its n-th run.
+    /// A reconciler that does what `says` returns for an object and its n-th run.
     pub(crate) fn reconciler<K: Resource, S: Fn(&str, usize) -> Do + Send + Sync + 'static>(
         &self,
         says: S,

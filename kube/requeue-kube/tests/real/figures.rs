@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Waits until something holds. The time is for a machine that does much else.
+/// Waits until `holds` is true. The limit is generous, for a busy machine.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(120);
     while !holds() {
@@ -16,8 +16,8 @@ pub(crate) fn size(full: usize, short: usize) -> usize {
     if std::env::var_os("REQUEUE_KUBE_LONG").is_some() { full } else { short }
 }
 
-/// A figure that depends on how fast the machine is and what else it does. It is always printed, and asserted only
-/// with `REQUEUE_KUBE_STRICT=1`, on a machine that does nothing else.
+/// Checks a figure that depends on the machine's speed and load. It is always printed, and asserted only with
+/// `REQUEUE_KUBE_STRICT=1`, on an idle machine.
 pub(crate) fn figure(what: &str, seen: Duration, most: Duration) {
     eprintln!("{what}: {seen:.3?} (at most {most:?})");
     if std::env::var_os("REQUEUE_KUBE_STRICT").is_some() {
@@ -25,7 +25,7 @@ pub(crate) fn figure(what: &str, seen: Duration, most: Duration) {
     }
 }
 
-/// The value that so many hundredths are not above.
+/// The percentile of these values.
 pub(crate) fn percentile(mut values: Vec<Duration>, hundredths: usize) -> Duration {
     values.sort_unstable();
     values[(values.len() * hundredths).div_ceil(100).max(1) - 1]

@@ -1,4 +1,4 @@
-//! K16 where only a real API server shows what it answers: a kind that is not there yet, goes, and comes back.
+//! K16 cases that need a real API server: a kind that does not exist yet, goes, and comes back.
 
 use crate::scenarios::{by_name, create, named};
 use crate::website::{Website, WebsiteSpec, reconcile};

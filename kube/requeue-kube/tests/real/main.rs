@@ -1,4 +1,4 @@
-//! The scenarios of the design against a real API server. They run one after another: each measures.
+//! The scenarios of the design against a real API server. They run one after another, because each measures.
 //!
 //! `REQUEUE_KUBE_LONG=1` runs them at their full size.
 
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{Mutex, MutexGuard};
 use website::{Ctx, Website, install, reconcile};
 
-/// What a scenario has for itself: the server, and a namespace.
+/// The environment of a scenario: the server, and a namespace.
 struct World {
     server: MutexGuard<'static, Option<Server>>,
     client: Client,
@@ -50,7 +50,7 @@ impl World {
         Ctx::new(self.client.clone(), true)
     }
 
-    /// A client for watches: it does not wait by itself for as long as `Retry-After` says.
+    /// A client for watches, which does not itself wait for `Retry-After`.
     fn watching(&self) -> Client {
         let mut config = self.server.as_ref().unwrap().config();
         config.default_retry = false;

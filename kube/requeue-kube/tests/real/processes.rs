@@ -1,8 +1,8 @@
-//! s14 of the design with real processes: of some that stand for one lease, the leader is stopped, killed and ended, and
-//! the writes of all are watched at the API server.
+//! s14 of the design with real processes: several stand for one lease, the leader is stopped, killed and
+//! ended, and the writes of all are watched at the API server.
 //!
-//! The processes are this program: with `S14_IDENTITY` it is a candidate. `REQUEUE_KUBE_LONG=1` takes the lease's usual
-//! times, stops leaders for 30 s, and sees 20 takeovers.
+//! The processes are this program: with `S14_IDENTITY` it is a candidate. `REQUEUE_KUBE_LONG=1` uses the
+//! lease's usual times, stops leaders for 30 s, and sees 20 takeovers.
 
 #[allow(dead_code, reason = "the other scenarios use more of it")]
 mod figures;
@@ -29,10 +29,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 const NAMESPACE: &str = "s14-processes";
-/// So many objects are reconciled, each again and again; so many writes may be in flight. All candidates write to the
-/// same logs, one for each object, without a resource version: nothing but their fences keeps them apart.
+/// Number of objects that are reconciled again and again, and so of writes in flight. All candidates write to
+/// shared logs, one per object, without a resource version: only their fences keep them apart.
 const WORKERS: usize = 8;
-/// From the end of a run of an object to the next: some 200 writes a second.
+/// Time from the end of a run of an object to the next: about 200 writes a second.
 const PERIOD: Duration = Duration::from_millis(20);
 
 fn main() {
@@ -72,7 +72,7 @@ struct Ctx {
     nth: AtomicU64,
 }
 
-/// Says in the log of the object who writes, and in which term.
+/// Writes its name and its term into the log of the object.
 async fn reconcile(object: Arc<ConfigMap>, cx: Arc<Ctx>) -> Result<Action, kube::Error> {
     let token = Current::get().unwrap().fence().unwrap().token();
     let nth = cx.nth.fetch_add(1, SeqCst);
@@ -167,16 +167,16 @@ impl Drop for Process {
 struct Wrote {
     by: String,
     token: u32,
-    /// When its process began with it.
+    /// When its process began the write.
     began: u128,
 }
 
-/// All writes to the logs, in the order in which the API server did them.
+/// All writes to the logs, in the order in which the API server executed them.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Wrote>>>);
 
 impl Log {
-    /// Watches until it is aborted. A watch that ends begins where it was, so that no write is missed.
+    /// Watches until it is aborted. A watch that ends is restarted where it was, so that no write is missed.
     async fn follow(self, maps: Api<ConfigMap>, mut version: String) {
         loop {
             let params = WatchParams::default().labels("is=log");
@@ -213,7 +213,7 @@ impl Log {
         self.leader().map(|wrote| wrote.token)
     }
 
-    /// The writes that came after the first one of a newer term.
+    /// The writes after the first one of a newer term.
     fn late(&self) -> Vec<Wrote> {
         let mut newest = 0;
         let mut is_late = |wrote: &&Wrote| {

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Stands before the API server, and lets nobody through while it is cut.
+/// A proxy before the API server, which can be cut.
 struct Proxy {
     url: String,
     open: watch::Sender<bool>,

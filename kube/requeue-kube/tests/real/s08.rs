@@ -83,8 +83,8 @@ async fn s08_beside_endless_changes_a_list_that_has_waited_for_so_long_has_one_t
     running.drain(Duration::from_secs(10)).await;
 }
 
-/// Changes the last site of a list, of which much is left, and tells how many of it began before that change, and how
-/// many were left when it was written.
+/// Changes the last site of a long list. Returns how many of the list began before that change, and how many
+/// were left when it was written.
 async fn overtakes(world: &World, cx: &Ctx, count: usize) -> (usize, usize) {
     let last = format!("s{}", count - 1);
     assert!(cx.runs_of(&last).is_empty(), "the list was through before");

@@ -1,5 +1,6 @@
-//! s14 of the design against the real API server: takeovers, and writes of one that leads no more. Processes that are
-//! stopped and killed are in processes.rs, and clocks apart in the tests of `lease`, on paused time.
+//! s14 of the design against the real API server: takeovers, and writes of a process that no longer leads.
+//! processes.rs has processes that are stopped and killed, and the tests of `lease` have clocks that differ,
+//! on paused time.
 
 use crate::{World, figure, size};
 use k8s_openapi::api::coordination::v1::Lease;

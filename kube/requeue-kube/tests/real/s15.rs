@@ -1,5 +1,5 @@
-//! s15 of the design against the real API server: what a controller asks of it for each object. The bytes that it keeps
-//! are counted in tests/memory.rs, and the memory of its process is in the table of `kube/bench`.
+//! s15 of the design against the real API server: a controller's requests per object. tests/memory.rs counts
+//! the bytes that it keeps, and the table of `kube/bench` has the memory of its process.
 
 use crate::website::{Ctx, Website, WebsiteSpec, reconcile, site};
 use crate::{World, size, until};
@@ -18,7 +18,7 @@ use tower::ServiceExt;
 /// How often each kind of request was made.
 type Asked = Arc<Mutex<BTreeMap<&'static str, usize>>>;
 
-/// What a request is, by its method and its path.
+/// Name of a request, by its method and its path.
 fn word(request: &http::Request<kube::client::Body>) -> &'static str {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let is_site = path.contains("/websites");

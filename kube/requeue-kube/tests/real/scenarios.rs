@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Makes so many sites, some at a time, and returns them in the order of their creation with their instants.
+/// Creates these sites, some at a time, and returns them in the order of their creation with their instants.
 pub(crate) async fn create(world: &World, sites: impl Iterator<Item = Website>) -> Vec<(Website, Instant)> {
     let mut made: Vec<_> = stream::iter(sites)
         .map(|site| async move {
@@ -53,7 +53,7 @@ fn gaps(runs: &[Ran]) -> Vec<Duration> {
     runs.windows(2).map(|two| two[1].began - two[0].ended).collect()
 }
 
-/// How like two orders are: 1 if they are the same, 0 if they have nothing to do with each other (Spearman).
+/// Similarity of two orders: 1 if they are equal, 0 if they are unrelated (Spearman).
 fn rank_correlation(ranks: &[usize]) -> f64 {
     let n = ranks.len() as f64;
     let squares: f64 = ranks.iter().enumerate().map(|(a, b)| (a as f64 - *b as f64).powi(2)).sum();
@@ -128,7 +128,8 @@ async fn s02_many_changes_of_one_object_are_few_runs_and_the_last_is_seen() {
     figure("from the end of the last run but one to the last", last, Duration::from_millis(50));
 }
 
-/// How many runs an object that fails has had after so long: the first, and then 5 ms, 10 ms, 20 ms and so on.
+/// Number of runs that a failing object has had after this time: the first, and then after 5 ms, 10 ms, 20 ms
+/// and so on.
 fn due(after: Duration) -> usize {
     (0..).take_while(|n| Duration::from_millis(5) * (2_u32.pow(*n) - 1) <= after).count()
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The token of a cluster admin.
 pub(crate) const TOKEN: &str = "tests";
 
-/// A real API server. It ends with this, or with the process.
+/// A real API server. It ends when this is dropped, or with the process.
 pub(crate) struct Server {
     dir: tempfile::TempDir,
     bin: PathBuf,
@@ -31,7 +31,7 @@ fn binaries() -> Option<PathBuf> {
 }
 
 impl Server {
-    /// `None`, with a line that says so, if there is no such program here.
+    /// `None`, after printing a line that says so, if the programs are not installed.
     pub(crate) async fn start() -> Option<Self> {
         let Some(bin) = binaries() else {
             eprintln!("SKIPPED: there is no kube-apiserver here; kube/server/build makes one, with Go");
@@ -67,7 +67,7 @@ impl Server {
         config(&self.url())
     }
 
-    /// Kills the API server at once. What it has stays in etcd.
+    /// Kills the API server at once. Its state stays in etcd.
     pub(crate) fn kill(&mut self) {
         end(&mut self.api);
     }
@@ -114,7 +114,7 @@ fn end(child: &mut Child) {
     child.wait().unwrap();
 }
 
-/// A command whose program ends when this process does, however it does: a shell kills it at the end of its
+/// A command whose program ends when this process does, however it ends: a shell kills it at the end of its
 /// standard input.
 fn ends_with_us(program: &Path) -> Command {
     let script = r#""$@" </dev/null & program=$!; read -r _; kill -9 $program; wait $program"#;
@@ -155,7 +155,7 @@ fn start_api(bin: &Path, dir: &Path, [port, etcd, _]: [u16; 3]) -> Child {
         .unwrap()
 }
 
-/// Three ports that nobody uses now.
+/// Three unused ports.
 fn free_ports() -> [u16; 3] {
     let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())

@@ -1,4 +1,4 @@
-//! The operator on the fake API server, and the log of what it asks.
+//! The operator on the fake API server, with a log of its requests.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use axum::Router;
@@ -38,7 +38,7 @@ pub(crate) struct Replica {
 
 pub(crate) struct World {
     pub(crate) server: fake::Server,
-    /// Of its own, so that the other one is at rest while a lease is renewed.
+    /// Server for its leases only, so that the other one is at rest while a lease is renewed.
     leases: fake::Server,
     pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
     leader: Replica,
@@ -54,8 +54,8 @@ impl Deref for World {
 
 type Answer = http::Response<UnsyncBoxBody<axum::body::Bytes, Infallible>>;
 
-/// A client's service that writes down what it is asked. The page of a site whose name begins with `poison` is
-/// refused, as an admission webhook would do it.
+/// A client's service that logs its requests. The page of a site whose name begins with `poison` is refused,
+/// as by an admission webhook.
 fn logged(
     server: &fake::Server,
     log: Arc<Mutex<Vec<Asked>>>,
@@ -99,7 +99,7 @@ fn replica(server: &fake::Server, leases: &fake::Server, log: &Arc<Mutex<Vec<Ask
 }
 
 impl Replica {
-    /// What the operator answers to a `GET`.
+    /// The operator's answer to a `GET`.
     pub(crate) async fn get(&self, path: &str) -> (u16, String) {
         let request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
         let answer = self.http.clone().oneshot(request).await.unwrap();
@@ -134,7 +134,7 @@ impl World {
         replica
     }
 
-    /// Waits until something holds, a minute at most, and tells how long that was.
+    /// Waits until `holds` is true, at most a minute, and returns how long that took.
     pub(crate) async fn until(&self, holds: impl Fn(&Self) -> bool) -> Duration {
         let begin = Instant::now();
         while !holds(self) {
@@ -168,7 +168,7 @@ pub(crate) fn site_ref(name: &str) -> ObjectRef<Website> {
     ObjectRef::new(name).within("default")
 }
 
-/// Each way of the operator once: new, changed, a child that somebody took, deleted.
+/// Takes each path of the operator once: new, changed, a child taken by another writer, deleted.
 pub(crate) async fn all_ways() -> World {
     let world = World::start().await;
     world.apply("a", "one");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// As objects of a cluster are called.
+/// A key in the form of a cluster's object name.
 fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is under the lock. client-go's `Typed`.
+/// The state under the lock: client-go's `Typed`.
 #[derive(Debug)]
 pub struct State<K> {
     line: VecDeque<K>,
@@ -47,7 +47,7 @@ impl<K: Key> State<K> {
         self.insert(key)
     }
 
-    /// The same, cloning the key only if it is new.
+    /// Like `add`, but clones the key only if it is new.
     fn add_ref(&mut self, key: &K) -> bool {
         if self.shutting_down || self.dirty.contains(key) {
             return false;

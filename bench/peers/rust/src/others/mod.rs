@@ -12,7 +12,7 @@ use channels::{AsyncChannel, Crossbeam, Flume, Kanal};
 use client_go::{ExponentialMap, MutexBucket, Port};
 use requeue_bench::{Args, Line, Usage, fair, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
 
-/// What they are called.
+/// Names of the peers.
 pub const NAMES: [&str; 7] =
     ["kube", "tokio-delayqueue", "mutex", "crossbeam", "async-channel", "flume", "kanal"];
 
@@ -46,7 +46,7 @@ pub fn notify(args: &mut Args) -> Result<Line, Usage> {
 
 const NOT_A_CHANNEL: &str = "a channel knows no keys, timers or limits: w1, w2, w6, w7, w9";
 
-/// What a channel for threads and tasks takes part in.
+/// Implements the workloads for a channel of threads and tasks.
 macro_rules! channel {
     ($args:ident, $Channel:ident) => {
         match $args.workload() {

@@ -1,5 +1,4 @@
-//! What one writes for tasks: the port's state behind a lock, and Tokio's `Notify`
-//! to wait.
+//! A queue as usually written for tasks: the port's state behind a lock, and Tokio's `Notify` to wait.
 
 use super::client_go::State;
 use requeue_bench::queues::{AsyncFifo, Fifo};

@@ -1,4 +1,4 @@
-//! What pgmq's SQL and apalis-postgres do on a server: a JSON line for each figure.
+//! Measures the SQL of pgmq and apalis-postgres on a server: one JSON line per figure.
 
 mod apalis_postgres;
 mod pgmq;
@@ -25,7 +25,7 @@ async fn main() -> Res {
 /// A queue that is measured.
 trait Peer: Sized + Clone + Send + Sync + 'static {
     const NAME: &'static str;
-    /// So many connections it has while it works.
+    /// Number of its connections while it works.
     const CONNECTIONS: u32;
 
     async fn open(connect: &str, connections: u32) -> Res<Self>;
@@ -100,7 +100,7 @@ async fn fill(queue: &impl Peer, keys: u64) -> Res {
     Ok(())
 }
 
-/// As objects of a cluster are called.
+/// A key in the form of a cluster's object name.
 fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }
@@ -135,7 +135,7 @@ fn rate(queue: &str, figure: &str, per_s: f64) {
     println!("{{\"queue\":\"{queue}\",\"figure\":\"{figure}\",\"per_s\":{per_s:.0}}}");
 }
 
-/// What a process has worked off; two of them are put together.
+/// Prints the keys that a process has worked off; two such lines are added up.
 fn worked(queue: &str, keys: u64, begun: f64, ended: f64) {
     println!(
         "{{\"queue\":\"{queue}\",\"figure\":\"work\",\"keys\":{keys},\"begun\":{begun:.6},\"ended\":{ended:.6}}}"
@@ -156,7 +156,8 @@ fn latency(queue: &str, mut took: Vec<Duration>) {
     );
 }
 
-/// What a queue does with three adds of a key, two during its run, the end of a run whose time is over, and two transactions.
+/// A queue's behaviour with three adds of a key, two during its run, the end of a run whose time is over, and
+/// two transactions.
 struct Semantics {
     queue: &'static str,
     before: String,

@@ -1,10 +1,10 @@
-//! Wakers that tell a test that they were called.
+//! Wakers that report to a test that they were called.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Wake, Waker};
 
-/// Where the wakers of one test report.
+/// The channel on which the wakers of one test report.
 pub(crate) struct Rings {
     bell: Sender<&'static str>,
     heard: Receiver<&'static str>,
@@ -22,12 +22,12 @@ impl Rings {
         calls(move || bell.send(name).expect("the test still listens"))
     }
 
-    /// Blocks until somebody rings.
+    /// Blocks until a waker reports.
     pub(crate) fn next(&self) -> &'static str {
         self.heard.recv().expect("a bell is alive: ours")
     }
 
-    /// Who has rung so far and was not told yet, in order.
+    /// Names of the wakers that have reported since the last look, in order.
     pub(crate) fn so_far(&self) -> Vec<&'static str> {
         self.heard.try_iter().collect()
     }

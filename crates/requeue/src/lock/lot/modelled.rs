@@ -1,4 +1,4 @@
-//! Where threads sleep in the models: a list, and loom's lock.
+//! The models' queue of sleeping threads: a list, and loom's lock.
 
 use super::{Parked, Unparked, Woken};
 use loom::sync::{Condvar, Mutex};
@@ -15,7 +15,7 @@ struct Sleepers {
 pub(in crate::lock) struct Lot {
     sleepers: Mutex<Sleepers>,
     changed: Condvar,
-    /// What wakers are told.
+    /// Value of `Unparked::fair`.
     fair: bool,
 }
 
