@@ -48,7 +48,7 @@ fn parts(text: &str) -> (String, String) {
     (prose, code)
 }
 
-/// What stands in the parentheses behind `](`.
+/// The link targets: the text in the parentheses behind `](`.
 fn links(prose: &str) -> Vec<String> {
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
     targets.map(|(target, _)| target.to_owned()).collect()

@@ -38,7 +38,8 @@ fn workers() -> BTreeSet<String> {
 }
 
 /// Tests of the repository, which show no rule of the queue.
-const ABOUT_THE_REPOSITORY: [&str; 7] = [
+const ABOUT_THE_REPOSITORY: [&str; 8] = [
+    "comments.rs",
     "documents.rs",
     "examples.rs",
     "modules.rs",

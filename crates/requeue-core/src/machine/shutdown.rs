@@ -11,7 +11,7 @@ pub(super) const BATCH: usize = 64;
 /// In the work limit of a hold, moving a timer counts as a quarter of firing one.
 const STEPS: usize = 4;
 
-/// Who may still trigger a run. It only moves forward.
+/// The phase of a shutdown: who may still trigger a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Any caller.

@@ -21,7 +21,7 @@ pub(super) struct Page {
 /// How a watch is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// As if the connection broke.
+    /// Like a broken connection.
     Broken,
     /// With an error: its version is too old.
     Gone,
