@@ -43,7 +43,7 @@ fn m_labels_that_cannot_be_are_refused_when_the_queue_is_built() {
         let error = build(&["ok", name]).expect_err(name);
         assert_eq!(error, BuildError::LabelName { name: name.to_owned() });
         let said = error.to_string();
-        assert!(said.starts_with(&format!("a label cannot be called {name:?}: take letters")), "{said}");
+        assert!(said.starts_with(&format!("invalid label name {name:?}: use ASCII letters")), "{said}");
     }
     for labels in [
         ["a", "a"],
@@ -57,6 +57,6 @@ fn m_labels_that_cannot_be_are_refused_when_the_queue_is_built() {
     ] {
         let error = build(&labels).expect_err("taken");
         assert!(matches!(&error, BuildError::LabelTaken { name } if labels.contains(&&**name)), "{error:?}");
-        assert!(error.to_string().contains("already: give each label once"), "{error}");
+        assert!(error.to_string().contains("duplicate label"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! One run of PROGRAM: started in a process group of its own, listened to, ended when
-//! its time is over or when we must leave.
+//! One run of PROGRAM: starts it in a process group of its own, reads its output, and ends it at its time
+//! limit or when the command must leave.
 //!
 //! The worker's thread does all of it in one `poll` loop over the two outputs and a
 //! descriptor of the process, so a run costs no thread and no signal handler.
@@ -30,16 +30,15 @@ use crate::process_group::has_process;
 use crate::reaper::{Mark, RUN, Reaper};
 use crate::room::Room;
 
-/// How long to sleep between two looks at a process whose end cannot be polled for.
+/// Interval for checking a process whose end cannot be polled for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long to sleep between two looks at what nothing tells of: whether a process was
-/// stopped, whether any is left of a group that is ending, and whether a reader who takes
-/// nothing is waited for.
+/// Interval for checking conditions without an event: whether a process was stopped, whether a group that is
+/// ending is empty, and whether a blocked reader is still waited for.
 const GLANCE: Duration = Duration::from_millis(250);
 
-/// What a dead child's pipes are read for before its run counts as ended: more than a
-/// pipe holds, so that everything the child itself wrote comes out first.
+/// How much of a dead child's pipes is read before its run counts as ended: more than a pipe holds, so that
+/// all its own output comes out first.
 const AFTERMATH: usize = 2 << 20;
 
 /// How a run ended.
@@ -50,13 +49,13 @@ pub(crate) enum Ended {
     TimedOut,
     /// It was stopped by this signal, because it wanted the terminal, and then ended.
     WantedTerminal(i32),
-    /// The system no longer knows how: somebody else took its exit status.
+    /// Its exit status is lost: another part of the process took it.
     Unknown,
-    /// We had to leave.
+    /// It was ended because the command must leave.
     Stopped,
-    /// We ended it, because another process may have its key.
+    /// It was ended because another process may have its key.
     LeaseLost,
-    /// It ended well, but nobody took all of its output before we had to leave.
+    /// It succeeded, but its output was not read before the command had to leave.
     Unheard,
 }
 
@@ -64,26 +63,26 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finish {
     pub(crate) ended: Ended,
-    /// It did not end well, and nobody took all of its output: still to be told of.
+    /// It failed, and its output was not read completely: still to be reported.
     pub(crate) output_lost: bool,
-    /// When it was seen that the program had.
+    /// When the end of the program was noticed.
     pub(crate) at: Instant,
 }
 
-/// What is the same for every run.
+/// Settings shared by all runs.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) timeout: Option<Duration>,
-    /// Between TERM and KILL.
+    /// Time between TERM and KILL.
     pub(crate) grace: Duration,
-    /// The keys of the runs are this process's for so long, unless it extends that.
+    /// How long the keys of the runs belong to this process, unless it extends that.
     pub(crate) lease: Option<Lease>,
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
     pub(crate) log: Arc<Log>,
     pub(crate) linger: Linger,
     pub(crate) room: Room,
-    /// Ends the programs if we are killed. Where no queue outlives us there is none.
+    /// Ends the programs if we are killed. `None` if no queue outlives us.
     pub(crate) reaper: Option<Reaper>,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
@@ -95,16 +94,16 @@ pub(crate) struct Keeper {
     pub(crate) started: AtomicBool,
 }
 
-/// How the end of a lease is met.
+/// Handling of the end of a lease.
 ///
-/// A run is told that its lease is lost when two thirds of it are over. Nobody says when exactly that was: it was
-/// after the last look that found it kept, so from there on a third is left at least. The end of that third is the latest
-/// moment for KILL, less a part for the clocks of two machines and for the system, which starts nobody in time.
+/// A run is told that its lease is lost when two thirds of it are over. The exact moment is unknown: it was
+/// after the last look that found it kept, so from there at least a third is left. The end of that third is
+/// the latest moment for KILL, less a margin for the clocks of two machines and for delays of the system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
-    /// How long a program has at most from the last look that found its lease kept.
+    /// Time that a program has at most from the last look that found its lease kept.
     left: Duration,
-    /// How long it rests between two looks.
+    /// Interval between two looks.
     look: Duration,
 }
 
@@ -113,13 +112,14 @@ impl Lease {
         Self { left: length / 3 - length / 15, look: (length / 30).min(GLANCE) }
     }
 
-    /// The time between TERM and KILL for programs whose command is gone: `grace`, or what is left of the lease for certain.
+    /// The time between TERM and KILL for programs whose command was killed: `grace`, or the safe rest of the
+    /// lease.
     pub(crate) fn grace(self, grace: Duration) -> Duration {
         grace.min(self.left)
     }
 }
 
-/// A pipe that no other child inherits: what we read, and what the child writes.
+/// A pipe that no other child inherits: the end to read, and the end that the child writes.
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
@@ -156,12 +156,13 @@ impl Keeper {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// Runs `command` to its end, for `subject`, or until `is_lost` says that the run is not ours any more. `scratch` is the worker's buffer for
-    /// reading. `None`: there was no room for it until no further run was to begin.
+    /// Runs `command` to its end, for `subject`, or until `is_lost` says that the run belongs to another
+    /// process. `scratch` is the worker's buffer for reading. `None` if there was no room for it before the
+    /// last run had to begin.
     ///
     /// # Errors
     ///
-    /// The program could not be started.
+    /// If the program could not be started.
     pub(crate) fn run(
         &self,
         command: Command,
@@ -268,13 +269,13 @@ impl Keeper {
     }
 }
 
-/// Whether PROGRAM is a script without `#!`. `sh` itself is none.
+/// Whether PROGRAM is a script without `#!`. `sh` itself is not.
 fn is_for_shell(e: &io::Error, command: &Command) -> bool {
     e.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
         && lookup::is_script(command.get_program().as_ref())
 }
 
-/// The same for `sh`, as `execvp` does it.
+/// The command run by `sh`, as `execvp` does it.
 fn for_shell(command: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell.arg(command.get_program()).args(command.get_args());
@@ -292,22 +293,22 @@ enum Phase {
     Running {
         until: Option<Instant>,
     },
-    /// TERM is sent.
+    /// TERM was sent.
     Ending {
         why: Ended,
         kill_at: Option<Instant>,
     },
-    /// KILL is sent.
+    /// KILL was sent.
     Killed {
         why: Ended,
     },
 }
 
-/// The process as something to poll for.
+/// The process in a form that can be polled.
 enum Process {
     #[cfg(target_os = "linux")]
     Fd(OwnedFd),
-    /// The system has no such descriptor, or does not give it.
+    /// The system has no such descriptor, or refuses it.
     Look,
 }
 
@@ -333,24 +334,24 @@ impl Process {
     }
 }
 
-/// How far a run has come.
+/// The progress of a run.
 struct Course<'a> {
     keeper: &'a Keeper,
     subject: Subject<'a>,
-    /// Whether the run is somebody else's by now.
+    /// Whether the run belongs to another process by now.
     is_lost: &'a dyn Fn() -> bool,
     group: Pid,
-    /// When that was seen.
+    /// When its exit was noticed.
     exited: Option<Instant>,
     stopped: Option<Stopped>,
     /// The last look that found the run ours.
     kept: Option<Instant>,
     phase: Phase,
-    /// Of which outputs something is lost.
+    /// The outputs of which something is lost.
     lost: [bool; 2],
 }
 
-/// Somebody stopped the process by this signal.
+/// The process was stopped by this signal.
 #[derive(Clone, Copy)]
 struct Stopped {
     signal: i32,
@@ -358,7 +359,7 @@ struct Stopped {
 }
 
 impl Course<'_> {
-    /// Looks whether the process has ended, without reaping it.
+    /// Checks whether the process has ended, without reaping it.
     fn look_for_end(&mut self) {
         use rustix::process::{WaitId, WaitIdOptions, waitid};
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -378,9 +379,9 @@ impl Course<'_> {
         waitid(WaitId::Pid(self.group), options).ok()??.stopping_signal()
     }
 
-    /// What becomes of a process that is stopped. By the system, because it wanted the
-    /// terminal, which is not its own: nobody would continue it. By somebody, who may have
-    /// a reason: it stays so, until the command is to end, which would have to wait for it.
+    /// Handles a stopped process. If the system stopped it because it wanted the terminal, which is not its
+    /// own, it would never be continued, so it is ended. If a user stopped it, it stays stopped until the
+    /// command must end, which would have to wait for it.
     fn is_stopped(&mut self, signal: i32) {
         if [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal) {
             self.term(Ended::WantedTerminal(signal));
@@ -391,8 +392,7 @@ impl Course<'_> {
         }
     }
 
-    /// Says once that it is stopped. Not while anything is written, which holds the lock
-    /// that this needs.
+    /// Reports once that it is stopped. Not during a write, which holds the lock that this needs.
     fn tell(&mut self) {
         if let Some(Stopped { signal, told: told @ false }) = &mut self.stopped {
             *told = true;
@@ -401,7 +401,7 @@ impl Course<'_> {
         }
     }
 
-    /// What time and notices ask for.
+    /// Handles deadlines and notices.
     fn move_on(&mut self) {
         let passed = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
         let control = &self.keeper.control;
@@ -434,7 +434,7 @@ impl Course<'_> {
         }
     }
 
-    /// When nothing of a run may be left that is not ours any more, as far as a lease says so.
+    /// When everything of a run that is no longer ours must have ended, if a lease says so.
     fn lease_ends(&self) -> Option<Instant> {
         let lease = self.keeper.lease?;
         // one that was never seen kept is over already
@@ -458,7 +458,7 @@ impl Course<'_> {
     }
 }
 
-/// While the reader of our output keeps the worker waiting.
+/// The child's care while the reader of our output blocks the worker.
 impl Meanwhile for Course<'_> {
     fn until(&self) -> Option<Instant> {
         let glance = Instant::now() + self.keeper.lease.map_or(GLANCE, |lease| lease.look);
@@ -495,15 +495,14 @@ impl Meanwhile for Course<'_> {
 struct Run<'a> {
     course: Course<'a>,
     child: Child,
-    /// Gone before the child is reaped: its number may be somebody else's then.
+    /// Dropped before the child is reaped: then its number may belong to another process.
     mark: Option<Mark<'a>>,
     process: Process,
     outputs: [Option<Output>; 2],
 }
 
 impl Run<'_> {
-    /// Until the child has ended and nothing of a group that must go is left. `None`: its
-    /// exit status is not to be had.
+    /// Waits until the child has ended and a group that must end is empty. `None` if its exit status is lost.
     fn see_through(&mut self, scratch: &mut [u8]) -> io::Result<Option<ExitStatus>> {
         loop {
             if self.course.exited.is_some() {
@@ -536,7 +535,7 @@ impl Run<'_> {
         Ok(status)
     }
 
-    /// Waits for the next thing to happen, and reads what there is.
+    /// Waits for the next event, and reads the available output.
     fn wait(&mut self, scratch: &mut [u8]) -> io::Result<()> {
         let Self { course, process, outputs, .. } = self;
         let (control, console) = (&course.keeper.control, &course.keeper.console);
@@ -579,7 +578,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes what the child has left in its pipes. Somebody else may hold them open.
+    /// Reads the child's remaining output from its pipes, which others may hold open.
     fn read_aftermath(&mut self, scratch: &mut [u8]) {
         let Self { course, outputs, .. } = self;
         let console = &course.keeper.console;
@@ -637,7 +636,7 @@ mod tests {
         command
     }
 
-    /// The tests from outside cover the way with a descriptor; this is the other.
+    /// The end-to-end tests cover the path with a descriptor; this is the other.
     #[test]
     fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
         let mut scratch = [0; 1024];
@@ -665,7 +664,7 @@ mod tests {
         assert_eq!(none.unwrap(), None, "no further run begins");
     }
 
-    /// However much time is left for TERM: a run that is somebody else's already has none.
+    /// A run that belongs to another process has no time left for TERM.
     #[test]
     fn a_program_that_ignores_term_is_killed_when_its_lease_ends_and_not_after_the_grace() {
         let lease = Duration::from_millis(300);

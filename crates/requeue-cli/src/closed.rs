@@ -1,9 +1,8 @@
-//! Which of the standard descriptors were closed when the command was started (`>&-`).
+//! Standard descriptors that were closed when the command was started (`>&-`).
 //!
-//! `main` is too late to ask: before it the runtime of Rust opens `/dev/null` in place of
-//! each that is closed, so that no other file gets its number. A `/dev/null` that somebody
-//! else chose looks the same. So [`LOOK`] is among the functions that the system calls
-//! before the runtime begins.
+//! `main` is too late for the check: before it Rust's runtime opens `/dev/null` in place of each closed one,
+//! so that no other file gets its number. A `/dev/null` that the user chose looks alike. So [`LOOK`] is among
+//! the functions that the system calls before the runtime begins.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +29,7 @@ extern "C" fn look() {
 
 /// # Errors
 ///
-/// Standard input was closed: what to say.
+/// Checks that standard input was open. The error is the message.
 pub(crate) fn has_input() -> Result<(), &'static str> {
     let why = "standard input is closed; open it, or read from /dev/null";
     if INPUT.load(Ordering::Relaxed) { Err(why) } else { Ok(()) }
@@ -38,7 +37,7 @@ pub(crate) fn has_input() -> Result<(), &'static str> {
 
 /// # Errors
 ///
-/// Standard output was closed: what to say.
+/// Checks that standard output was open. The error is the message.
 pub(crate) fn has_output() -> Result<(), &'static str> {
     let why = "standard output is closed; open it, or send it to /dev/null";
     if OUTPUT.load(Ordering::Relaxed) { Err(why) } else { Ok(()) }

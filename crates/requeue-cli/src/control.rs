@@ -1,15 +1,14 @@
-//! How far the end has come, and who must be told.
+//! The stages of the end, and their notification.
 //!
-//! The levels only rise. Everyone who waits in `poll` is told by a pipe whose write
-//! end is closed: a hang-up stays visible, reaches any number of waiters, and needs
-//! no registry of who runs what. So each worker ends its own child, and a signal
-//! can never reach a process that merely got the same number.
+//! The levels only rise. Each waiter in `poll` is notified by a pipe whose write end is closed: a hang-up
+//! stays visible, reaches any number of waiters, and needs no registry of runs. So each worker ends its own
+//! child, and a signal can never reach a process that merely got its number.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A message to everyone, sent once.
+/// A message to all waiters, sent once.
 #[derive(Debug)]
 pub(crate) struct Broadcast {
     listen: OwnedFd,
@@ -26,25 +25,25 @@ impl Broadcast {
         drop(self.send.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Polls as hung up from the moment of the message on.
+    /// Polls as hung up from the message on.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.listen.as_fd()
     }
 }
 
-/// How far the end has come.
+/// The stage of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Level {
-    /// Not at all.
+    /// Running normally.
     Run = 0,
     /// No more reading and no retries; ready keys are worked off.
     WorkOff = 1,
-    /// No further run begins; those that run may end.
+    /// No further run begins; current runs may end.
     LastRuns = 2,
-    /// Those that run are told to end.
+    /// Current runs are told to end.
     Stop = 3,
-    /// Those that run are ended.
+    /// Current runs are ended.
     Kill = 4,
 }
 
@@ -66,11 +65,11 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// `on_end` is called, with the level, whenever that rises above [`Level::Run`].
+    /// `on_end` is called with the level whenever it rises above [`Level::Run`].
     ///
     /// # Errors
     ///
-    /// The system has no pipe left.
+    /// If the system has no pipe left.
     pub(crate) fn new(on_end: impl Fn(Level) + Send + Sync + 'static) -> std::io::Result<Self> {
         Ok(Self {
             level: AtomicU8::new(Level::Run as u8),
@@ -87,15 +86,14 @@ impl Control {
         self.level.load(Ordering::SeqCst) >= level as u8
     }
 
-    /// Does `begin` while the level cannot rise, if it has not risen yet. A drain that
-    /// waits for retries must not begin after a signal has shut the queue down: it
-    /// would let retries in again.
+    /// Runs `begin` while the level cannot rise, if it has not risen yet. A drain that waits for retries must
+    /// not begin after a signal has shut the queue down: it would let retries in again.
     pub(crate) fn before_the_end<T>(&self, begin: impl FnOnce() -> T) -> Option<T> {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         (!self.reached(Level::WorkOff)).then(begin)
     }
 
-    /// Where the level has risen, or rises now, the queue is shut down when this returns.
+    /// Waits until the queue is shut down, if the level has risen or is rising.
     pub(crate) fn settle(&self) {
         drop(self.gate.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be run, as lines that a shell would run.
+//! `--dry-run`: prints the commands in a form that a shell would run.
 
 use std::io::{self, BufWriter, Write as _};
 
@@ -16,8 +16,8 @@ use crate::tally::Distinct;
 use crate::template::{Template, Unpassable};
 use crate::watch;
 
-/// Prints one command line for each key, in the order in which they come first.
-/// The exit status is that of a run in which the program always ends well.
+/// Prints one command line for each key, in the order of their first occurrence. The exit status is that of a
+/// run in which the program always succeeds.
 pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Option<Watcher>) -> u8 {
     match write(template, args, resume, watcher) {
         Ok(true) => 0,

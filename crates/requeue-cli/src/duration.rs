@@ -1,9 +1,8 @@
-//! Durations as people write them: `5ms`, `1.5s`, `2h30m`.
+//! Durations in the usual form: `5ms`, `1.5s`, `2h30m`.
 //!
-//! The grammar is small on purpose, so that a slip is refused and not guessed at:
-//! numbers, each with its unit, units from large to small, each at most once; the
-//! number may have a fraction. A number without a unit is refused, because programs
-//! disagree whether `5` means seconds or milliseconds.
+//! The grammar is small on purpose, so that a slip is refused and not guessed at: numbers, each with its
+//! unit, units from large to small, each at most once; the number may have a fraction. A number without a
+//! unit is refused, because programs disagree whether `5` means seconds or milliseconds.
 
 use std::time::Duration;
 
@@ -21,11 +20,11 @@ const UNITS: [(&str, u128); 7] = [
 const EXPECTED: &str =
     "write a number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns)";
 
-/// Reads a duration that is longer than nothing.
+/// Reads a duration above zero.
 ///
 /// # Errors
 ///
-/// As for [`parse`].
+/// Like [`parse`].
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     match parse(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
@@ -37,7 +36,7 @@ pub(crate) fn positive(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// What is wrong with it and what would be right, to be put behind the option's name.
+/// The problem and a valid form, to be put after the option's name.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text;
     let mut total: u128 = 0;
@@ -81,7 +80,7 @@ fn nanoseconds(total: u128) -> Option<Duration> {
     Some(Duration::new(seconds, rest))
 }
 
-/// `number` (digits, with a fraction or without) times `unit`, exactly.
+/// `number` (digits, with or without a fraction) times `unit`, exactly.
 fn scaled(number: &str, unit: u128) -> Result<u128, String> {
     let (whole, fraction) = match number.split_once('.') {
         Some((whole, fraction)) => (whole, fraction),
@@ -112,7 +111,7 @@ fn scaled(number: &str, unit: u128) -> Result<u128, String> {
     Ok(total)
 }
 
-/// The same notation, rounded to what a person wants to read: `350ms`, `1.2s`, `2m30s`.
+/// Formats a duration, rounded for people: `350ms`, `1.2s`, `2m30s`.
 pub(crate) fn show(d: Duration) -> String {
     if d < Duration::from_micros(1) {
         return exact(d);
@@ -142,8 +141,8 @@ pub(crate) fn show(d: Duration) -> String {
     out
 }
 
-/// The same notation, exactly: `512ms`, `1.024s`, `1000s`. Seconds are the largest unit,
-/// so that numbers in a column compare at a glance.
+/// Formats a duration exactly: `512ms`, `1.024s`, `1000s`. Seconds are the largest unit, so that numbers in a
+/// column compare at a glance.
 pub(crate) fn exact(d: Duration) -> String {
     let (unit, length) = match d.as_nanos() {
         0 => return "0s".to_owned(),

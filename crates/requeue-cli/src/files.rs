@@ -1,4 +1,4 @@
-//! The files that are written beside the outputs.
+//! The files written beside the outputs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Opens what the options name, before the first key is run.
+    /// Opens the files of the options, before the first key is run.
     ///
     /// # Errors
     ///
-    /// Which of them cannot be written, and why.
+    /// The option whose file cannot be written, and the reason.
     pub(crate) fn open(args: &Run) -> Result<Self, String> {
         Ok(Self {
             failed_to: opened("--failed-to", args.failed_to.as_deref(), KeyFile::open)?.into(),
@@ -35,7 +35,7 @@ impl Files {
         })
     }
 
-    /// Writes what is written at the end, and gives which options' files could not be, and why.
+    /// Writes the files of the end. Returns the options whose files failed, with the reasons.
     pub(crate) fn finish(
         &self,
         args: &Run,
@@ -66,7 +66,7 @@ impl Files {
     }
 }
 
-/// The files that the options name.
+/// The files of the options.
 pub(crate) fn own(args: &Run) -> Own {
     Own::new(
         [&args.failed_to, &args.left_to, &args.joblog, &args.metrics_to]
@@ -75,7 +75,7 @@ pub(crate) fn own(args: &Run) -> Own {
     )
 }
 
-/// Writes these keys, if a file for them was asked for. A second time nothing happens.
+/// Writes these keys, if an option asks for them. A second call does nothing.
 fn write<'k>(
     file: &Mutex<Option<KeyFile>>,
     keys: impl Iterator<Item = (&'k [u8], Option<&'k Beside>)>,
@@ -85,11 +85,11 @@ fn write<'k>(
     file.map_or(Ok(()), |file| file.write(keys, &Format::new(args), args.separator()))
 }
 
-/// What `--resume` skips: nothing without it.
+/// The keys that `--resume` skips; none without it.
 ///
 /// # Errors
 ///
-/// Why the file of `--joblog` cannot be read.
+/// The reason why the file of `--joblog` cannot be read.
 pub(crate) fn resume(args: &Run) -> Result<Resume, String> {
     let path = args.joblog.as_deref().filter(|_| args.resume);
     opened("--joblog", path, Resume::read).map(Option::unwrap_or_default)
@@ -103,7 +103,7 @@ fn opened<T>(
     path.map(|path| open(path).map_err(|e| about(option, path, &e))).transpose()
 }
 
-/// What is said of a file that an option names.
+/// The error message for an option's file.
 pub(crate) fn about(option: &str, path: &Path, e: &io::Error) -> String {
     format!("{option} {}: {e}", path.display())
 }

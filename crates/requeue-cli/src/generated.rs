@@ -1,6 +1,5 @@
-//! The completions and the man pages, from the definitions that the command line itself
-//! is read by. They are checked in, so that a package needs nothing but to copy them; a
-//! test fails when they are not what the definitions give.
+//! Generates the completions and the man pages from the definitions of the command line. They are checked in,
+//! so that a package only needs to copy them; a test fails if they are outdated.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 
-/// Set to anything: write the files instead of comparing them.
+/// Environment variable: write the files instead of comparing them.
 const BLESS: &str = "REQUEUE_BLESS";
 
 const HOW: &str = "REQUEUE_BLESS=1 cargo test -p requeue-cli -- generated golden";
@@ -37,7 +36,7 @@ fn files() -> Vec<(PathBuf, Vec<u8>)> {
     completions.into_iter().chain(pages).collect()
 }
 
-/// What arguments that are no options can be, which the generator for fish leaves out.
+/// Completions of positional arguments, which the generator for fish leaves out.
 fn fish_arguments() -> String {
     let mut out = String::new();
     for command in Cli::command().get_subcommands() {
@@ -56,8 +55,8 @@ fn fish_arguments() -> String {
     out
 }
 
-/// A man page: the generator's, with the end of the help as sections, whose lines stay
-/// as they are, and with references to the other pages.
+/// A man page: the generator's, with the end of the help as sections, whose lines stay unchanged, and with
+/// references to the other pages.
 fn page(command: &Command, whole: &Command) -> Vec<u8> {
     let version = whole.get_version().unwrap_or_default();
     let own = command.get_display_name().unwrap_or_else(|| command.get_name());

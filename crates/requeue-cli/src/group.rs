@@ -1,8 +1,7 @@
-//! `--group`: what a run writes comes out in one piece, at its end.
+//! `--group`: a run's output comes out in one piece, at its end.
 //!
-//! Up to then it is kept, in memory as long as it is little, in a temporary file where it
-//! is more. What somebody whom the program left behind writes later is passed on line by
-//! line, as without `--group`.
+//! Until then it is kept: in memory if it is short, otherwise in a temporary file. Later output of processes
+//! that the program left behind is passed on line by line, as without `--group`.
 
 use std::io::{self, BufReader, Read as _, Seek as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,18 +10,18 @@ use tempfile::SpooledTempFile;
 
 use crate::output::{Console, Meanwhile, Stream};
 
-/// So much of each output is kept in memory.
+/// Maximum size of each output kept in memory.
 pub(crate) const IN_MEMORY: usize = 256 * 1024;
 
 /// The output of one run.
 #[derive(Debug)]
 pub(crate) struct Group {
     kept: Mutex<Option<Kept>>,
-    /// The option that it is for.
+    /// The option that requires it.
     option: &'static str,
 }
 
-/// What was kept so far; none of it any more once it was let go.
+/// The output kept so far; empty once it was released.
 #[derive(Debug)]
 pub(crate) struct Kept {
     out: Spool,
@@ -54,7 +53,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The length of what was kept, without what was kept only in part.
+    /// Length of the kept output, without an incomplete part.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
@@ -81,8 +80,8 @@ impl Group {
         Self { kept, option }
     }
 
-    /// Keeps whole lines. Where there is no room for them (a full disk) the run's output
-    /// is not kept any longer: nothing of it is lost, but it comes in several pieces.
+    /// Keeps whole lines. If there is no room for them (a full disk) the run's output is no longer kept:
+    /// nothing is lost, but it comes in several pieces.
     pub(crate) fn take(
         &self,
         stream: Stream,
@@ -109,12 +108,12 @@ impl Group {
         console.write(stream, lines, meanwhile);
     }
 
-    /// The run has ended: what was kept goes out, and what comes now goes through.
+    /// Ends the run: the kept output goes out, and later output goes through.
     pub(crate) fn end(&self, console: &Console, meanwhile: &mut dyn Meanwhile) {
         let_go(self.kept(), console, meanwhile);
     }
 
-    /// The run has ended: what was kept, and what comes now goes through.
+    /// Takes the kept output at the end of the run; later output goes through.
     pub(crate) fn take_kept(&self) -> Option<Kept> {
         self.kept().take()
     }

@@ -1,4 +1,4 @@
-//! Which group a key belongs to: `--group-by`.
+//! `--group-by`: the group of a key.
 
 use regex::bytes::Regex;
 use requeue::GroupRules;
@@ -7,20 +7,20 @@ use crate::args::{Engine, Run};
 use crate::queue::Shape;
 use crate::tally::Key;
 
-/// How the group of a key is found.
+/// The rule for the group of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum GroupBy {
-    /// What stands before the first of these; the whole key where there is none.
+    /// The text before the first of these; the whole key if there is none.
     Before(Vec<u8>),
-    /// What this matches in the key, or its first group; nothing where it does not match.
+    /// The match in the key, or its first group; empty without a match.
     Matched(Regex),
 }
 
-/// Reads what `--group-by` was given: an expression between slashes, or a separator.
+/// Reads the value of `--group-by`: an expression between slashes, or a separator.
 ///
 /// # Errors
 ///
-/// What is wrong with it and what would be right, to be put behind the option's name.
+/// The problem and a valid form, to be put after the option's name.
 pub(crate) fn parse(text: &str) -> Result<GroupBy, String> {
     if text.is_empty() {
         return Err("give what ends the group in a key, such as :, or an expression between slashes, \
@@ -51,13 +51,12 @@ impl GroupBy {
     }
 }
 
-/// How many runs may start at once under a rate: a hundredth of a second's worth, so that nothing is
-/// lost by waking up late.
+/// Burst of a rate: a hundredth of a second's worth, so that nothing is lost by waking up late.
 pub(crate) fn at_once(rate: f64) -> u32 {
     ((rate / 100.0) as u32).max(1)
 }
 
-/// The queue takes turns between the groups that the options ask for. On a server the server does.
+/// Makes the queue take turns between the groups of the options. On a server the server does.
 pub(crate) fn with_groups(args: &Run) -> Shape {
     let is_here = !matches!(args.engine(), Some(Engine::Server(_)));
     let Some(group_by) = args.group_by.clone().filter(|_| is_here) else {

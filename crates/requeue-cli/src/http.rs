@@ -1,11 +1,9 @@
-//! A server of a few pages, which nobody can keep busy.
+//! Minimal HTTP server for /metrics and /healthz; bounded connections and time.
 //!
-//! One thread waits for all connections together, so that a slow client holds up
-//! neither another one nor a worker. A connection is one request and its answer; it is
-//! closed after [`PATIENCE`] however far it has come, and where there are more than
-//! [`CLIENTS`] the oldest has to go. So whoever opens many, or sends a byte a second,
-//! takes a bounded number of descriptors and little memory, and a scrape between them is
-//! served.
+//! One thread serves all connections, so a slow client blocks neither other clients nor a worker. A
+//! connection is one request and its answer; it is closed after [`PATIENCE`], and with more than [`CLIENTS`]
+//! the oldest is closed. So a client that opens many, or sends a byte per second, takes a bounded number of
+//! descriptors and little memory, and a scrape in between is served.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,23 +14,22 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Connections at a time.
+/// Maximum number of connections.
 pub(crate) const CLIENTS: usize = 64;
 
-/// How long a connection may take, from its first byte to its last: as long as
-/// Prometheus waits for a scrape.
+/// Time limit of a connection, from its first byte to its last: that of a scrape of Prometheus.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request's line and headers. Those of a Prometheus are a few hundred bytes.
+/// Maximum size of a request's line and headers. Those of a Prometheus are a few hundred bytes.
 const LONGEST: usize = 8 * 1024;
 
-/// Headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS: usize = 64;
 
-/// How long nobody is let in after the system had no room for one more.
+/// Pause of accepting after the system had no room for a further connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: &'static str,
@@ -47,18 +44,18 @@ impl Page {
     }
 }
 
-/// A server that runs; dropped, it ends and closes what is open.
+/// A running server; dropping it ends it and closes its connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     stop: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Takes the address.
+/// Binds the address.
 ///
 /// # Errors
 ///
-/// The address and what is wrong with it.
+/// The address and the problem with it.
 pub(crate) fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     let listener = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
@@ -77,7 +74,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The system has no pipe or no thread left.
+    /// If the system has no pipe or no thread left.
     pub(crate) fn start(
         listener: TcpListener,
         page: impl Fn(&str) -> Page + Send + 'static,
@@ -109,7 +106,7 @@ struct Pages<F> {
     page: F,
     /// In the order in which they came.
     clients: Vec<Client>,
-    /// The system had no room for one more.
+    /// Until when no connection is accepted, after the system had no room for one.
     shut_until: Option<Instant>,
 }
 
@@ -120,12 +117,12 @@ struct Client {
 }
 
 enum State {
-    /// What has come of its request.
+    /// The request so far.
     Asks(Vec<u8>),
-    /// The answer, and how much of it has gone.
+    /// The answer, and the length sent so far.
     Hears(Vec<u8>, usize),
-    /// It has everything. What it still sends is thrown away: closed before it was
-    /// read, it would take the answer with it.
+    /// It has the whole answer. Its further input is discarded: closing before it was read would destroy the
+    /// answer.
     Leaves,
     Gone,
 }
@@ -150,7 +147,7 @@ impl<F: Fn(&str) -> Page> Pages<F> {
         }
     }
 
-    /// Waits until somebody can go on.
+    /// Waits until a connection can continue.
     fn wait(&self, limit: Option<Duration>) -> io::Result<Ready> {
         let mut fds = vec![PollFd::from_borrowed_fd(self.stopped.as_fd(), PollFlags::IN)];
         let open = if self.shut_until.is_none() { PollFlags::IN } else { PollFlags::empty() };
@@ -223,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Reads of the request what is there.
+    /// Reads the available part of the request.
     fn hear(&mut self, page: &impl Fn(&str) -> Page) -> io::Result<()> {
         let State::Asks(request) = &mut self.state else { return Ok(()) };
         let mut chunk = [0; 1024];
@@ -260,7 +257,7 @@ impl Client {
     }
 }
 
-/// The answer to a request, once it is there in full or cannot become one.
+/// The answer to a request, once it is complete or invalid.
 fn answer(request: &[u8], page: &impl Fn(&str) -> Page) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);

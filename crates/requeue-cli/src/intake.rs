@@ -1,8 +1,7 @@
-//! The way into the queue for what comes from outside: counted, with its cause, and
-//! after a while of quiet where that is asked for.
+//! The intake: the way of triggers into the queue, counted, with their cause, and debounced if requested.
 //!
-//! A key that waits for quiet is owed a run, unlike one that waits for a retry: the
-//! first signal drops retries, and closes the windows of a debounce, whose keys run then.
+//! A key in a debounce is owed a run, unlike one that waits for a retry: the first signal drops retries, and
+//! closes the windows of a debounce, whose keys then run.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,17 +23,17 @@ use crate::state::State;
 use crate::tally::{Distinct, Key, Tally};
 use crate::watched::Watched;
 
-/// Why a key is to be run: what its triggers since the last run have left.
+/// The cause of a run, from the key's triggers since the last run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Option<Payload>", into = "Option<Payload>")]
 pub(crate) struct Cause {
-    /// The number of the latest trigger.
+    /// Number of the latest trigger.
     number: u64,
-    /// What a watcher saw last.
+    /// The last observation of a watcher.
     pub(crate) seen: Option<Seen>,
-    /// The key was read as well, under a watcher.
+    /// The key was also read from the input, beside a watcher.
     typed: bool,
-    /// What PROGRAM is told of the values.
+    /// The values for PROGRAM.
     pub(crate) payload: Option<Payload>,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct Seen {
     pub(crate) relative: PathBuf,
 }
 
-/// What `--state` keeps of it: it watches nothing.
+/// The part that `--state` stores: it watches nothing.
 impl From<Cause> for Option<Payload> {
     fn from(cause: Cause) -> Self {
         cause.payload
@@ -58,7 +57,7 @@ impl From<Option<Payload>> for Cause {
 }
 
 impl Cause {
-    /// Two causes of one run become one.
+    /// Merges two causes of one run.
     pub(crate) fn merge(&mut self, other: Self) {
         let later = other.number > self.number;
         self.number = self.number.max(other.number);
@@ -77,33 +76,33 @@ impl Cause {
     }
 }
 
-/// What a key that was handed out is to be run for.
+/// Decision on a key that was handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// This is what the program is told of a watched file.
+    /// Run it; the observation is passed to the program.
     Run(Option<Seen>),
-    /// Its file came and went, and nobody knows of it: there is nothing to do.
+    /// Nothing: its file came and went unseen.
     Nothing,
 }
 
 #[derive(Debug)]
 pub(crate) struct Intake {
     queue: Queue,
-    /// Where what comes is written before the queue gets it.
+    /// Where triggers are written before the queue gets them.
     state: Option<Arc<State>>,
-    /// Only where keys are files that are watched.
+    /// Only if keys are watched files.
     pub(crate) watched: Option<Watched>,
     /// The key that stands for all.
     one: Option<Key>,
-    /// How long it must be quiet around a key, and for how long that may put its run off.
+    /// The debounce of keys.
     debounce: Option<Debounce>,
-    /// What finds no room in the queue waits for it.
+    /// Whether triggers wait for room in the queue.
     is_bounded: bool,
     numbers: AtomicU64,
     set_aside: Mutex<Vec<(Key, Option<Payload>)>>,
     has_payloads: bool,
     distinct: Mutex<Distinct>,
-    /// The places of keys, where their runs' output is kept in order.
+    /// The places of keys, with `--keep-order`.
     pub(crate) order: Option<Arc<Order>>,
 }
 
@@ -125,13 +124,13 @@ impl Intake {
         }
     }
 
-    /// The key as which this one is run.
+    /// The key under which this one is run.
     pub(crate) fn key<'a>(&'a self, key: &'a [u8]) -> &'a [u8] {
         self.one.as_deref().unwrap_or(key)
     }
 
-    /// Adds a key, and counts it; false once the queue takes none any more. Under `--state` that is
-    /// only begun, and [`settle`](Self::settle) counts it.
+    /// Adds a key, and counts it; false once the queue is shut down. With `--state` this only begins, and
+    /// [`settle`](Self::settle) counts it.
     pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
         let key = self.key(key);
         if let Some(order) = &self.order {
@@ -169,7 +168,7 @@ impl Intake {
         }
     }
 
-    /// The key that was added last came once more, and a run that begins for the one begins for both.
+    /// Repeats the last key that was added: one run serves both.
     pub(crate) fn repeat(&self, tally: &Tally) {
         if !self.state.as_ref().is_some_and(|state| state.repeat()) {
             Tally::add(&tally.triggers);
@@ -177,7 +176,8 @@ impl Intake {
         }
     }
 
-    /// Waits until what was added is as safe as it is to be. Gives the number of lines that will not be.
+    /// Waits until the added keys are as safe as they will be. Returns the number of lines that were not
+    /// accepted.
     pub(crate) fn settle(&self, tally: &Tally, control: &Control, log: &Log) -> u64 {
         let Some(state) = &self.state else { return 0 };
         state.settle(control, log, |key, added, lines| {
@@ -186,7 +186,7 @@ impl Intake {
         })
     }
 
-    /// Counts a key that the queue took no more: it is left.
+    /// Counts a key that came after the queue was shut down: it is left.
     pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8], beside: Beside) {
         let key = self.key(key);
         Tally::add(&tally.triggers);
@@ -201,7 +201,7 @@ impl Intake {
         Cause { number, typed: seen.is_none(), seen, payload }
     }
 
-    /// Without a cause, and so without memory where the key is in the queue already.
+    /// Adds a key without a cause, and so without allocating if the key is already in the queue.
     fn add_now(&self, key: &[u8], priority: i16) -> Option<Added> {
         if priority == 0 && !self.is_bounded {
             return self.queue.add_ref(key).ok();
@@ -220,7 +220,7 @@ impl Intake {
         self.enter(key, debounce.into_iter().fold(add, AddNow::debounce))
     }
 
-    /// As soon as there is room; `None` if the queue takes no keys any more.
+    /// Adds a key as soon as there is room; `None` if the queue is shut down.
     fn enter(&self, key: &[u8], add: AddNow<Cause>) -> Option<Added> {
         if self.is_bounded {
             return self.queue.add_when_room(key.to_vec(), add).wait().ok();
@@ -228,7 +228,7 @@ impl Intake {
         self.queue.add_with(key.to_vec(), add).ok()
     }
 
-    /// What a key that was handed out is run for, after so many failures in a row.
+    /// Decides what a key that was handed out is run for, after this number of failures in a row.
     pub(crate) fn sees(&self, tally: &Tally, key: &[u8], cause: &Cause, failures: u32) -> Begin {
         match (&self.watched, &cause.seen) {
             (Some(watched), Some(seen)) if !cause.typed => match watched.begins(key, seen, failures) {
@@ -246,20 +246,20 @@ impl Intake {
         }
     }
 
-    /// Puts a key that was handed out back for so long, but no longer than to the end.
-    /// False if the queue takes none any more.
+    /// Puts a key that was handed out back for this time, at most until the end. False if the queue is shut
+    /// down.
     pub(crate) fn put_off(&self, key: &[u8], cause: &Cause, delay: Duration, priority: i16) -> bool {
         let add = Add::now().value(cause.clone()).priority(priority);
         self.queue.add_with(key.to_vec(), add.debounce(Debounce::new(delay).max(delay))).is_ok()
     }
 
-    /// Takes no more from outside. What runs may come back.
+    /// Closes the queue: no more keys from outside. Running keys may come back.
     pub(crate) fn close(&self) {
         self.queue.close();
     }
 
-    /// Shuts the queue down; what waits for quiet is ready then. Where no further run begins, the
-    /// rate holds nothing up either: what is ready is only let go of.
+    /// Shuts the queue down; debounced keys become ready. If no further run begins, the rate is lifted too:
+    /// ready keys are only released.
     pub(crate) fn shut_down(&self, runs_end: bool) {
         if runs_end {
             self.queue.lift_rate();
@@ -269,8 +269,7 @@ impl Intake {
         self.queue.shut_down();
     }
 
-    /// Keeps what triggers brought to keys that wait for a retry, with which the queue would
-    /// drop it.
+    /// Keeps the values of keys that wait for a retry, which the queue would drop with them.
     fn set_aside_retries(&self) {
         if !self.has_payloads {
             return;
@@ -284,8 +283,7 @@ impl Intake {
         }
     }
 
-    /// Keys that waited for a retry when the queue was shut down, and all the values that they
-    /// had.
+    /// Keys that waited for a retry when the queue was shut down, with all their values.
     pub(crate) fn set_aside(&self) -> Vec<(Key, Option<Payload>)> {
         std::mem::take(&mut *lock(&self.set_aside))
     }

@@ -1,11 +1,9 @@
 //! `--joblog`: a line for each run, and `--resume`, which reads them again.
 //!
-//! The lines are tab-separated values, in a file that anything can read: a key is
-//! written so that it has no tab, no newline and no byte that is not text. Each line is
-//! appended in one go as its run ends, so what a killed command has done is in the file;
-//! a run whose line is missing is done again. A line that was torn (the disk was full, the
-//! machine went down) is no row: whoever appends begins a new line, and whoever reads
-//! passes over it.
+//! The lines are tab-separated values, in a file that anything can read: a key is escaped so that it has no
+//! tab, no newline and no byte that is not text. Each line is appended in one write as its run ends, so that
+//! the runs of a killed command are in the file; a run whose line is missing is repeated. A torn line (a full
+//! disk, a crash) is not a row: the writer begins a new line after it, and the reader skips it.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -21,11 +19,11 @@ use crate::tally::Key;
 
 const HEAD: &str = "key\tattempt\tstart\tseconds\tstatus\tsignal\n";
 
-/// As `timeout` of the coreutils says it.
+/// Exit status of `timeout` of the coreutils.
 const TIMED_OUT: i32 = 124;
-/// As a shell says that a program could not be executed.
+/// A shell's status for a program that could not be executed.
 const NOT_STARTED: i32 = 126;
-/// As a shell says of a process that it does not know.
+/// A shell's status for an unknown process.
 const UNKNOWN: i32 = 127;
 const SIGTERM: i32 = 15;
 const SIGPIPE: i32 = 13;
@@ -37,7 +35,7 @@ pub(crate) struct Row<'a> {
     pub(crate) attempt: u32,
     pub(crate) start: SystemTime,
     pub(crate) took: Duration,
-    /// `None`: the program could not be started.
+    /// `None` if the program could not be started.
     pub(crate) ended: Option<Ended>,
 }
 
@@ -70,26 +68,26 @@ impl Row<'_> {
     }
 }
 
-/// The file that rows are appended to.
+/// The file to which rows are appended.
 #[derive(Debug)]
 pub(crate) struct Joblog(Mutex<Log>);
 
 #[derive(Debug)]
 struct Log {
     file: File,
-    /// The last line may have no end.
+    /// The last line may be incomplete.
     torn: bool,
-    /// Rows that could not be written, and why the first could not.
+    /// Number of rows that could not be written, and the first error.
     lost: u64,
     why: Option<io::Error>,
 }
 
 impl Joblog {
-    /// Opens the file, which may be there and is then continued.
+    /// Opens the file, which is continued if it exists.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or it is something else.
+    /// If it cannot be written, or is not a job log.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let regular = match std::fs::metadata(path) {
             Ok(data) => data.is_file(),
@@ -113,8 +111,8 @@ impl Joblog {
         Ok(Self(Mutex::new(Log { file, torn, lost: 0, why: None })))
     }
 
-    /// Appends a row. The first time that it cannot, the error is given, to be said at
-    /// once; all of them are told of by [`finish`](Self::finish).
+    /// Appends a row. Returns the first error, to be reported at once; [`finish`](Self::finish) reports all
+    /// of them.
     pub(crate) fn record(&self, row: &Row<'_>) -> Option<io::Error> {
         let mut line = row.line();
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,11 +134,11 @@ impl Joblog {
         }
     }
 
-    /// Sees to it that all rows are on the disk.
+    /// Waits until all rows are on the disk.
     ///
     /// # Errors
     ///
-    /// Some are not.
+    /// If some are not.
     pub(crate) fn finish(&self) -> io::Result<()> {
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match log.why.take() {
@@ -163,29 +161,29 @@ fn no_joblog() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// As much of the file as the head is long.
+/// The first bytes of the file, as many as the header has.
 fn beginning(file: &File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(HEAD.len() as u64).read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|_| no_joblog())
 }
 
-/// The keys whose latest run ended well, which need no run any more.
+/// The keys whose latest run succeeded, and which need no run any more.
 #[derive(Debug, Default)]
 pub(crate) struct Resume {
     well: HashSet<Key>,
-    /// Lines that are no rows.
+    /// Number of lines that are not rows.
     pub(crate) unreadable: u64,
-    /// The key before was passed over.
+    /// The previous key was skipped.
     last: bool,
 }
 
 impl Resume {
-    /// Reads the file; one that is not there yet has no rows.
+    /// Reads the file; a missing one has no rows.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or it is something else.
+    /// If it cannot be read, or is not a job log.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         match std::fs::metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -224,7 +222,7 @@ impl Resume {
         }
     }
 
-    /// Whether this key is passed over. It must see every piece.
+    /// Whether this key is skipped. Must be called for every piece.
     pub(crate) fn skips(&mut self, piece: &Piece<'_>) -> bool {
         self.last = match piece {
             Piece::Pause => return false,
@@ -236,7 +234,7 @@ impl Resume {
     }
 }
 
-/// The key, and whether its run ended well. `None` if the line is no row.
+/// The key, and whether its run succeeded. `None` if the line is not a row.
 fn row(line: &[u8]) -> Option<(Key, bool)> {
     let line = std::str::from_utf8(line).ok()?;
     let fields: Vec<&str> = line.split('\t').collect();
@@ -248,8 +246,8 @@ fn row(line: &[u8]) -> Option<(Key, bool)> {
     Some((unescaped(key)?, status == 0 && signal == 0))
 }
 
-/// Any bytes as text of one line without tabs: what is no printable UTF-8, and the
-/// backslash, as `\t`, `\n`, `\r`, `\\` or `\xHH`.
+/// Escapes bytes as one line of text without tabs: anything but printable UTF-8, and the backslash, becomes
+/// `\t`, `\n`, `\r`, `\\` or `\xHH`.
 fn escaped(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -274,7 +272,7 @@ fn hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// `None` for what [`escaped`] never gives.
+/// The inverse of [`escaped`]; `None` if the text is not its output.
 fn unescaped(text: &str) -> Option<Key> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

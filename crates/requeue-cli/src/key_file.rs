@@ -1,5 +1,4 @@
-//! A file of keys that is fit to be read again: those that gave up, and those that were
-//! left.
+//! A file of keys that can be used as input: those that gave up, and unfinished ones.
 
 use std::io;
 use std::path::Path;
@@ -7,24 +6,24 @@ use std::path::Path;
 use crate::line::{Beside, Format};
 use crate::whole_file::WholeFile;
 
-/// The file, before the first key is run: what is wrong with the name is said then.
+/// The file, opened before the first key is run, to report an invalid name early.
 #[derive(Debug)]
 pub(crate) struct KeyFile(WholeFile);
 
 impl KeyFile {
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         WholeFile::open(path).map(Self)
     }
 
-    /// Writes the keys with what they had, each line with the separator behind it. What has
-    /// nothing beside it is a line as it was read.
+    /// Writes the keys with their priorities and values, each line followed by the separator. A key with
+    /// neither is a line as it was read.
     ///
     /// # Errors
     ///
-    /// They could not be written; a file of that name is as it was.
+    /// If they could not be written; an existing file of that name is unchanged.
     pub(crate) fn write<'a>(
         self,
         mut keys: impl Iterator<Item = (&'a [u8], Option<&'a Beside>)>,

@@ -1,8 +1,7 @@
 //! Keys from standard input.
 //!
-//! Reading never waits for the program: a key that is already in the queue is
-//! recognised from the reader's own buffer and costs no memory, so a flood of equal
-//! lines is taken as fast as it comes and ends in one more run.
+//! Reading never waits for the program. A key that is already in the queue is recognised in the reader's own
+//! buffer and costs no memory, so a flood of equal lines is read as fast as it comes and gives one more run.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -13,31 +12,30 @@ use rustix::io::{Errno, read};
 
 use crate::template::Unpassable;
 
-/// The longest key that is kept where no file of keys is written. No system passes one
-/// of this length to a program, so a longer one gives up anyhow, and input without any
-/// separator cannot use up the memory.
+/// Maximum length of a key if no file of keys is written. No system passes a longer one to a program, so it
+/// would give up anyway, and input without a separator cannot use up the memory.
 pub(crate) const LONGEST: usize = 1 << 20;
 
 const CHUNK: usize = 64 * 1024;
 
-/// What stands between two separators.
+/// A piece of the input, between two separators.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// A key.
     Key(&'a [u8]),
-    /// The key before it once more, read in one go with it: a run that begins for the
-    /// one has begun after both were read.
+    /// The previous key again, read in the same call: a run that begins for the one has begun after both were
+    /// read.
     Repeated,
-    /// A key that is longer than those that are kept.
+    /// A key above the maximum length.
     TooLong {
         /// Its beginning.
         start: &'a [u8],
-        /// All its bytes, counted.
+        /// Its length.
         bytes: u64,
     },
-    /// A line in which no key was found, and why.
+    /// A line without a key, and the reason.
     NoKey(&'a [u8], Unpassable),
-    /// What was read in one go has been told. The next comes when it comes.
+    /// The end of the data of one read.
     Pause,
 }
 
@@ -45,13 +43,13 @@ pub(crate) enum Piece<'a> {
 #[derive(Debug)]
 pub(crate) struct Splitter {
     separator: u8,
-    /// The longest key that is kept.
+    /// Maximum length of a key.
     longest: usize,
-    /// Whether a key that is repeated is [told](Piece::Repeated) as that.
+    /// Whether a repeated key is passed as [`Repeated`](Piece::Repeated).
     folds: bool,
-    /// The beginning of a key that the next chunk continues.
+    /// The beginning of a key that continues in the next chunk.
     rest: Vec<u8>,
-    /// How many bytes of an over-long key are no longer in `rest`.
+    /// Number of bytes of an over-long key that are no longer in `rest`.
     dropped: u64,
 }
 
@@ -60,8 +58,7 @@ impl Splitter {
         Self { separator, longest, folds, rest: Vec::new(), dropped: 0 }
     }
 
-    /// Hands the keys that end in this chunk to `each`, until that says no.
-    /// False if it did.
+    /// Passes the keys that end in this chunk to `each`, until that returns false. Returns false if it did.
     pub(crate) fn feed(&mut self, chunk: &[u8], each: &mut impl FnMut(Piece<'_>) -> bool) -> bool {
         let mut begin = 0;
         if !self.rest.is_empty() {
@@ -94,7 +91,7 @@ impl Splitter {
         true
     }
 
-    /// The end of a key, or of the input: what has no separator counts too.
+    /// Handles the end of a key, or of the input: a last line without a separator counts too.
     pub(crate) fn finish(&mut self, each: &mut impl FnMut(Piece<'_>) -> bool) -> bool {
         let go_on = match self.dropped {
             0 if self.rest.is_empty() => true,
@@ -121,18 +118,17 @@ impl Splitter {
 pub(crate) enum End {
     /// Everything was read.
     Input,
-    /// `stop` came, or `each` said no, before the input had ended.
+    /// `stop` came, or `each` returned false, before the input had ended.
     Stopped,
 }
 
-/// Reads keys until the input ends, `stop` is hung up, or `each` says no. Keys longer than
-/// `longest` bytes are [`Piece::TooLong`]; with `folds` repeated ones are [`Piece::Repeated`]. With
-/// `to_the_last` every key that had arrived before `stop` is handed out too; without it,
-/// input that was not read yet stays where it is.
+/// Reads keys until the input ends, `stop` is hung up, or `each` returns false. Keys longer than `longest`
+/// bytes become [`Piece::TooLong`]; with `folds` repeated ones become [`Piece::Repeated`]. With `to_the_last`
+/// every key that had arrived before `stop` is passed too; without it, unread input stays where it is.
 ///
 /// # Errors
 ///
-/// The input could not be read; what came before was handed out.
+/// If the input could not be read; earlier keys were passed.
 pub(crate) fn read_keys(
     input: BorrowedFd<'_>,
     stop: BorrowedFd<'_>,
@@ -179,7 +175,7 @@ pub(crate) fn read_keys(
     }
 }
 
-/// How many bytes can be read without waiting for anybody.
+/// Number of bytes that can be read without waiting.
 fn has_come(input: BorrowedFd<'_>) -> u64 {
     rustix::io::ioctl_fionread(input).unwrap_or(0)
 }
@@ -188,9 +184,8 @@ fn is_regular(input: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// Reads at least `most` bytes more if they are there, and finds out whether the input
-/// ends behind them. If it does not, the bytes that follow stay where they are, and the
-/// beginning of a key whose end has not arrived is dropped: it is no key.
+/// Reads at least `most` more bytes if they are there, and finds out whether the input ends after them. If
+/// not, the following bytes stay where they are, and an incomplete key is dropped.
 fn read_rest(
     input: BorrowedFd<'_>,
     most: u64,
@@ -299,7 +294,7 @@ mod tests {
         assert_eq!(seen, [false, true, true, false, false, false, false, false]);
     }
 
-    /// What is handed out of `input` after the end has been asked for.
+    /// The pieces of `input` after the end was requested.
     fn after_the_stop(input: BorrowedFd<'_>, to_the_last: bool) -> (Vec<Vec<u8>>, End) {
         let (stop, sender) = crate::child::pipe().unwrap();
         drop(sender);

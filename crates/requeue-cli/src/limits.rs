@@ -1,4 +1,4 @@
-//! Our limits: on open files, on memory, and on processes.
+//! Resource limits of the process: open files, memory, and processes.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, getrlimit, getuid, setrlimit};
 use rustix::stdio::stderr;
 
-/// Descriptors of one run while it is started, when it has most: two pipes, the
-/// child's input, the process, and what the start itself takes.
+/// Maximum number of descriptors of one run, while it is started: two pipes, the child's input, the process,
+/// and those of the start itself.
 const EACH: u64 = 8;
 
-/// What we have open beside the runs.
+/// Number of descriptors open beside the runs.
 const OURS: u64 = 32;
 
-/// What `--listen` takes beside that.
+/// Additional descriptors of `--listen`.
 const SERVED: u64 = crate::http::CLIENTS as u64 + 8;
 
-/// Address space of one thread: its stack, and what the C library keeps for allocating.
+/// Address space of one thread: its stack, and the C library's allocator.
 const THREAD: u64 = 2 << 20;
 const ARENA: u64 = 64 << 20;
-/// So many threads get an arena of their own from the C library, for each core.
+/// Number of threads per core that get an allocation arena of their own.
 const ARENAS: u64 = 8;
 
-/// How many of so many workers our limits have room for, and which of them has least.
+/// Number of workers, of this number, that the limits allow, and the limit that allows least.
 pub(crate) fn with_room(workers: usize) -> (usize, &'static str) {
     let memory = (in_memory(), "little address space (ulimit -v)");
     let processes = (in_processes(), "few processes (ulimit -u)");
@@ -30,8 +30,8 @@ pub(crate) fn with_room(workers: usize) -> (usize, &'static str) {
     (workers.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1), scarce)
 }
 
-/// How many workers the limit on our address space has room for: half of it stays for
-/// all else, because who finds none for a few bytes is ended.
+/// Number of workers that the limit on the address space allows: half of it is reserved for all else, because
+/// a failed allocation ends the process.
 fn in_memory() -> u64 {
     let Some(limit) = getrlimit(Resource::As).current else { return u64::MAX };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
@@ -41,28 +41,28 @@ fn in_memory() -> u64 {
     if with_arena < arenas { with_arena } else { with_arena + without }
 }
 
-/// Our threads beside the workers: the first, and those for signals, for `--listen`, for
-/// the progress, and for what programs leave behind. A thread counts as a process.
+/// Threads beside the workers: the first, and those for signals, `--listen`, the progress, and left-behind
+/// output. A thread counts as a process.
 const THREADS: u64 = 5;
 
-/// What a worker takes with its program: itself, the program, and one that it starts.
+/// Processes per worker: itself, the program, and one that it starts.
 const EACH_WORKER: u64 = 3;
 
-/// With fewer processes not even one program that starts another could run: the first
-/// thread and the one for signals are always there.
+/// Minimum number of processes for one program that starts another: the first thread and the one for signals
+/// always exist.
 const LEAST_PROCESSES: u64 = 2 + EACH_WORKER;
 
-/// How many workers the limit on our user's processes has room for.
+/// Number of workers that the limit on the user's processes allows.
 fn in_processes() -> u64 {
     processes().map_or(u64::MAX, |limit| limit.saturating_sub(THREADS) / EACH_WORKER)
 }
 
-/// The limit on our user's processes. Root has none, whatever is set.
+/// The limit on the user's processes. Root has none, whatever is set.
 fn processes() -> Option<u64> {
     getrlimit(Resource::Nproc).current.filter(|_| !getuid().is_root())
 }
 
-/// What is said where the system gives us no thread.
+/// The error for a thread that the system refuses.
 pub(crate) fn no_thread(e: &io::Error) -> io::Error {
     io::Error::new(
         e.kind(),
@@ -73,11 +73,11 @@ pub(crate) fn no_thread(e: &io::Error) -> io::Error {
 /// Threads of an engine on a server: its own, and the one in which the server's name is looked up.
 const ENGINE: usize = 2;
 
-/// Whether the system gives an engine on a server its threads. The look-up of a name panics where there is none.
+/// Checks that the system has threads for an engine on a server. The look-up of a name panics without one.
 ///
 /// # Errors
 ///
-/// There is no thread to be had.
+/// If a thread cannot be started.
 pub(crate) fn check_threads() -> io::Result<()> {
     let gate = parking_lot::Mutex::new(());
     std::thread::scope(|scope| {
@@ -90,15 +90,14 @@ pub(crate) fn check_threads() -> io::Result<()> {
     })
 }
 
-/// What one run at a time takes: [`EACH`], four notices to all and the signals.
+/// Descriptors for one run at a time: [`EACH`], four notices and the signals.
 const LEAST: u64 = EACH + 4 * 2 + 2;
 
-/// Whether there are processes for one run at a time, and descriptors beside those that
-/// are open by now.
+/// Checks that there are processes for one run at a time, and descriptors beside those already open.
 ///
 /// # Errors
 ///
-/// How many there are, and how many are needed.
+/// The available and the required number.
 pub(crate) fn check() -> Result<(), String> {
     // Where others of our user have the rest, it may be there again: see `Room`.
     if let Some(limit) = processes().filter(|limit| *limit < LEAST_PROCESSES) {
@@ -119,8 +118,8 @@ pub(crate) fn check() -> Result<(), String> {
     }
 }
 
-/// Raises our limit as far as that many workers need it and the system lets us. It is
-/// left alone where it is enough, because the programs inherit it.
+/// Raises the limit of descriptors as needed for this number of workers and as far as permitted. A sufficient
+/// limit is left alone, because the programs inherit it.
 pub(crate) fn raise_for(workers: usize, listens: bool) {
     let needed = OURS + EACH * workers as u64 + if listens { SERVED } else { 0 };
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,6 +1,5 @@
-//! What stands on a line of the input: with `--priority` a number and a TAB, then the key, then
-//! with `--merge` a TAB and a value. Lines are read here, and written where they are to be read
-//! again.
+//! The format of an input line: with `--priority` a number and a tab, then the key, then with `--merge` a tab
+//! and a value. Lines are read here, and written to files that can be used as input.
 
 use std::io;
 
@@ -9,16 +8,16 @@ use crate::keys::Piece;
 use crate::payload::{Merge, Payload};
 use crate::template::Unpassable;
 
-/// What the options say of lines.
+/// The options of the line format.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Format {
     priorities: bool,
     merge: Option<Merge>,
-    /// The most bytes of values that are kept for a run.
+    /// Maximum number of bytes of values kept for a run.
     longest: usize,
 }
 
-/// What a trigger has beside its key.
+/// The parts of a trigger beside its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) priority: i16,
@@ -26,7 +25,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// What came later is added to it.
+    /// Joins the parts of a later trigger.
     pub(crate) fn join(&mut self, later: Self) {
         self.priority = self.priority.max(later.priority);
         Payload::join(&mut self.payload, later.payload);
@@ -41,17 +40,17 @@ impl Format {
         Self { priorities: args.priority, merge: args.merge, longest: args.longest_key() }
     }
 
-    /// Whether a line that is equal to the one before it says nothing new. With values it does.
+    /// Whether a line that repeats the previous one adds nothing. With values it does.
     pub(crate) fn folds(&self) -> bool {
         self.merge.is_none()
     }
 
-    /// What a trigger has beside its key that is no line.
+    /// The parts for a key that is not from a line.
     pub(crate) fn unread(&self) -> Beside {
         Beside { priority: 0, payload: self.payload(None) }
     }
 
-    /// Takes a line apart; the rest of it is the key.
+    /// Splits a line; the rest of it is the key.
     pub(crate) fn read<'a>(&self, piece: Piece<'a>) -> (Beside, Piece<'a>) {
         let nothing = Beside::default();
         match piece {
@@ -73,7 +72,7 @@ impl Format {
         }
     }
 
-    /// A line's parts, or why it has no key.
+    /// The parts of a line, or the reason why it has no key.
     fn cut<'a>(&self, line: &'a [u8]) -> Result<Parts<'a>, Unpassable> {
         let (priority, rest) = self.priority(line).ok_or(Unpassable::NoPriority)?;
         let (key, value) = match memchr::memchr(b'\t', rest).filter(|_| self.merge.is_some()) {
@@ -103,11 +102,11 @@ impl Format {
         }
     }
 
-    /// Writes lines that give the key what it has now, when they are read again.
+    /// Writes lines that give the key its present parts when they are read again.
     ///
     /// # Errors
     ///
-    /// They could not be written.
+    /// If they could not be written.
     pub(crate) fn write(
         &self,
         out: &mut dyn io::Write,

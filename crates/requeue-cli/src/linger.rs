@@ -1,6 +1,5 @@
-//! Outputs that outlive the run: a program may leave somebody behind in the
-//! background. The run ends with the program all the same; what the others still
-//! write is passed on line by line until they close it or the command ends.
+//! Outputs that outlive the run: a program may leave processes behind in the background. The run still ends
+//! with the program; their further output is passed on line by line until they close it or the command ends.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::child::{Output, pipe};
 use crate::output::Console;
 
-/// Hands outputs to one thread, which is started with the first of them.
+/// Passes outputs to one thread, which is started with the first of them.
 #[derive(Debug)]
 pub(crate) struct Linger {
     console: Arc<Console>,
@@ -19,9 +18,9 @@ pub(crate) struct Linger {
 
 #[derive(Default)]
 struct Shared {
-    /// Not yet seen by the thread.
+    /// Outputs that the thread has not seen yet.
     fresh: Vec<Output>,
-    /// Wakes the thread; there is one from the first output on.
+    /// Wakes the thread, which exists from the first output on.
     bell: Option<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -37,7 +36,7 @@ impl Linger {
         Self { console, shared: Arc::default() }
     }
 
-    /// Goes on with this output. Where no thread can be had it is closed.
+    /// Continues this output. If no thread can be started it is closed.
     pub(crate) fn take(&self, output: Output) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.fresh.push(output);
@@ -59,7 +58,7 @@ impl Linger {
         }
     }
 
-    /// Passes on what is there by now, and closes the rest.
+    /// Passes on the available output, and closes the rest.
     pub(crate) fn end(&self) {
         let (bell, thread) = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! `--listen` and `--metrics-to`: what is told, and where.
+//! `--listen` and `--metrics-to`: the exported metrics, and their destinations.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use requeue_prometheus::{QueueMetrics, QueueSink};
 use crate::http::{Page, Server};
 use crate::queue::Queue;
 
-/// As prometheus-client writes it.
+/// The content type of prometheus-client's output.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 const EXPECTED: &str = "give a port, such as 9090 (then on 127.0.0.1 only), or an IP address and a port, \
                         such as 0.0.0.0:9090 or [::]:9090";
 
-/// Reads an address. Who gives only a port means this machine.
+/// Reads an address. A port alone means this machine.
 ///
 /// # Errors
 ///
-/// What would be right, to be put behind the option's name.
+/// A valid form, to be put after the option's name.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
     // a number that is parsed may have a plus in front
@@ -31,7 +31,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| EXPECTED.to_owned())
 }
 
-/// What is told of the queue: at an address, or in a file at the end.
+/// The queue's metrics for export: at an address, or in a file at the end.
 #[derive(Debug)]
 pub(crate) struct Exports {
     registry: Registry,
@@ -41,14 +41,14 @@ pub(crate) struct Exports {
 impl Exports {
     /// # Errors
     ///
-    /// What the library refuses.
+    /// The library's error.
     pub(crate) fn new(name: &str) -> Result<Self, String> {
         let mut registry = Registry::default();
         let sink = QueueMetrics::register(&mut registry).queue(name).map_err(|e| e.to_string())?;
         Ok(Self { registry, sink: Arc::new(sink) })
     }
 
-    /// All of it, as prometheus-client writes it.
+    /// All metrics, as prometheus-client writes them.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Exports {
     }
 }
 
-/// An address that was taken, and what will be told there.
+/// A bound address, and the metrics to serve there.
 #[derive(Debug)]
 pub(crate) struct Listening {
     listener: TcpListener,
@@ -75,25 +75,25 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Takes the address.
+    /// Binds the address.
     ///
     /// # Errors
     ///
-    /// What is wrong, to be put behind the option's name.
+    /// The problem, to be put after the option's name.
     pub(crate) fn at(address: SocketAddr, exports: Arc<Exports>) -> Result<Self, String> {
         Ok(Self { listener: crate::http::bind(address)?, exports })
     }
 
-    /// Where that is, if it was left to the system.
+    /// The address, if the system chose the port.
     pub(crate) fn chosen(&self, wanted: Option<SocketAddr>) -> Option<SocketAddr> {
         wanted.filter(|wanted| wanted.port() == 0).and_then(|_| self.listener.local_addr().ok())
     }
 
-    /// Begins to serve.
+    /// Starts serving.
     ///
     /// # Errors
     ///
-    /// The system has no thread left.
+    /// If the system has no thread left.
     pub(crate) fn serve(self, queue: &Queue) -> std::io::Result<Server> {
         let (queue, exports) = (queue.clone(), self.exports);
         Server::start(self.listener, move |path| match path {

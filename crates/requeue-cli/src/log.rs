@@ -1,7 +1,7 @@
-//! What is told on standard error while keys are run.
+//! The log: messages on standard error while keys are run.
 //!
-//! The text is for people and tells what went wrong; a key that ends well is not worth
-//! a line. The JSON form is for programs: one object a line, every run.
+//! The text is for people and reports failures; a key that succeeds is not worth a line. The JSON form is for
+//! programs: one object per line, for every run.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::outcome::Failure;
 use crate::output::{Console, InHurry, Meanwhile};
 use crate::show;
 
-/// Which run is spoken about.
+/// The run that a message is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) key: &'a [u8],
@@ -84,8 +84,7 @@ impl Log {
         }
     }
 
-    /// The key will not be run again before we leave. `why` is missing where the run
-    /// itself was stopped.
+    /// The key will not be run again before the command ends. `why` is missing if the run itself was stopped.
     pub(crate) fn left(&self, subject: Subject<'_>, why: Option<&Failure>) {
         match (self.form, why) {
             (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
@@ -100,7 +99,7 @@ impl Log {
         }
     }
 
-    /// Nobody took all of the output of a run that did not end well.
+    /// The output of a failed run was not read completely.
     pub(crate) fn output_lost(&self, subject: Subject<'_>) {
         match self.form {
             Form::Text => self.ended(
@@ -115,7 +114,7 @@ impl Log {
         }
     }
 
-    /// Somebody stopped the program, whose group this is and which `meanwhile` looks after.
+    /// The program was stopped by a user; `group` is its process group, and `meanwhile` looks after it.
     pub(crate) fn stopped(
         &self,
         subject: Subject<'_>,
@@ -135,7 +134,7 @@ impl Log {
         self.console.line_while(&line, meanwhile);
     }
 
-    /// Something about the whole.
+    /// A message about the whole command.
     pub(crate) fn note(&self, text: &str) {
         match self.form {
             Form::Text => self.console.line(&format!("requeue: {text}")),
@@ -155,8 +154,8 @@ impl Log {
         self.ended(&line, Some(why));
     }
 
-    /// A line about a run that failed, or that was stopped where `why` is missing. One that
-    /// we ended is not waited for: the next key would never have its turn where nobody reads.
+    /// A line about a run that failed, or was stopped if `why` is missing. A run that we ended does not wait
+    /// for it: if our messages are not read the next key would never have its turn.
     fn ended(&self, line: &str, why: Option<&Failure>) {
         if why.is_none_or(Failure::ended_it) {
             self.console.line_while(line, &mut InHurry);
@@ -187,7 +186,7 @@ fn seconds(name: &str, d: Duration) -> String {
     format!(",\"{name}\":{}.{:06}", d.as_secs(), d.subsec_micros())
 }
 
-/// A failure as JSON members, with a comma in front: the text, and the number in it.
+/// A failure as JSON members, with a comma in front: the text, and its number.
 pub(crate) fn reason(why: &Failure) -> String {
     let mut out = format!(",\"reason\":{}", show::json(&why.to_string()));
     match why {

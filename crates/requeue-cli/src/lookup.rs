@@ -1,4 +1,4 @@
-//! Finding PROGRAM before the first key is run, as a shell does.
+//! The look-up of PROGRAM before the first key is run, as a shell does it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::show;
 
-/// Where a C library looks when `PATH` is not set.
+/// The C library's search path if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Why PROGRAM cannot be run, in a shell's two kinds.
+/// The reason why PROGRAM cannot be run, in a shell's two kinds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoProgram {
     /// Exit status 127.
@@ -21,8 +21,8 @@ pub(crate) enum NoProgram {
     CannotExecute(String),
 }
 
-/// The file that is to be executed for `program`: itself if it has a slash, else the
-/// first of that name on `path` that can be executed.
+/// The file to execute for `program`: itself if it has a slash, otherwise the first executable file with that
+/// name on `path`.
 pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoProgram> {
     let shown = show::key(program.as_bytes());
     if program.as_bytes().contains(&b'/') {
@@ -62,7 +62,7 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, NoP
     }
 }
 
-/// What somebody may have meant who gave a line of a shell as one word.
+/// A hint for a user who gave a shell's line as one word.
 fn hint(program: &OsStr) -> String {
     let text = program.to_string_lossy();
     if text.contains(|c: char| c.is_whitespace() || "|&;<>()$`".contains(c)) {
@@ -72,8 +72,8 @@ fn hint(program: &OsStr) -> String {
     String::new()
 }
 
-/// Whether a file that the system does not know how to execute is for `sh`, as `execvp`
-/// takes it. What has a NUL in its first line is no text.
+/// Whether a file that the system cannot execute is for `sh`, as `execvp` decides. A file with a NUL in its
+/// first line is not text.
 pub(crate) fn is_script(file: &Path) -> bool {
     use std::io::Read as _;
     let mut start = Vec::new();

@@ -1,15 +1,14 @@
-//! Notices a program whose runs bring about the next ones, so that it never ends: it writes
-//! its own file, it writes a file whose run writes the first again, or it writes its output
-//! beside its input, where that is input again.
+//! Detection of loops: programs whose runs cause the next ones, for ever. The program writes its own file, it
+//! writes a file whose run writes the first again, or it writes its output beside its input, where it is
+//! input again.
 //!
-//! A change belongs to the run during which it was made, by the file's own time of change
-//! and not by when its event is read, which can be long after. Where several runs are on it
-//! is put down to the likeliest of them. That is no proof: the guess can be wrong, and somebody
-//! else may write the file all the time, and then it changes during each run as well. So
-//! before a key is called a loop its next run is put off, for twice as long as its runs
-//! took to follow each other. If the file is quiet all that time, and is changed again as
-//! soon as the run is made up for, nobody else writes it.
-//! Output beside input needs no such trial: names that grow with each run are proof enough.
+//! A change belongs to the run during which it was made, by the file's time of change and not by when its
+//! event is read, which can be long after. If several runs are under way, the likeliest is taken. That is no
+//! proof: the guess can be wrong, and another program may write the file all the time, so that it changes
+//! during each run too. So before a key is called a loop its next run is delayed, for twice the interval of
+//! its runs. If the file is quiet all that time, and changes again as soon as the delayed run is made, no
+//! other program writes it. Output beside input needs no such trial: names that grow with each run are proof
+//! enough.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,47 +19,45 @@ use memchr::memmem;
 use crate::show;
 use crate::tally::Key;
 
-/// So many runs of a key, each brought about by the one before it, are put to trial.
+/// Number of runs of a key, each caused by the previous one, that start a trial.
 const STREAK: u32 = 5;
 
-/// After a trial that found another writer, the next takes so many times as many runs.
+/// Factor by which that number grows after a trial that found another writer.
 const PATIENCE: u32 = 4;
 
-/// So many runs in a row, each for a file that the one before it made, with a longer name,
-/// are a loop.
+/// Number of runs in a row, each for a file made by the previous one with a longer name, that are a loop.
 const GROWTH: u32 = 4;
 
-/// A loop can lead over so many other keys.
+/// Maximum number of other keys in a loop.
 const DETOUR: usize = 8;
 
-/// A file's time is that of the last tick of the kernel's clock: up to 10 ms old.
+/// Granularity of a file's time, that of the last tick of the kernel's clock: up to 10 ms.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The longest and the shortest time for which a run is put off.
+/// The shortest and the longest delay of a run.
 const TRIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// So many runs that have ended are remembered, and so many keys at least.
+/// Minimum number of ended runs, and of keys, that are remembered.
 const RUNS: usize = 64;
 const KEYS: usize = 1024;
 
-/// A key is remembered for so long after its last run or change, if there are many.
+/// How long a key is remembered after its last run or change, if there are many.
 const MEMORY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Loops {
     seen: Mutex<History>,
-    /// How much older than a run's begin a change of the run's own key may look that was made
-    /// during it. No more than a trigger is older than the run that it brings, or the trigger
-    /// would be taken for such a change.
+    /// Tolerance by which a change of the run's own key may look older than the run and still belong to it.
+    /// Less than the age of a trigger at its run, or the trigger would be taken for such a change.
     slack: Duration,
 }
 
 #[derive(Debug, Default)]
 struct History {
-    /// The runs that are on and the last ones that were, in the order of their begins.
+    /// The current runs and the last ended ones, in the order of their starts.
     runs: VecDeque<Run>,
     keys: HashMap<Key, Past>,
-    /// How many keys may be there before old ones are looked for.
+    /// Number of keys from which old ones are removed.
     room: usize,
     growth_said: bool,
 }
@@ -73,16 +70,16 @@ struct Run {
     origin: Origin,
 }
 
-/// The runs that brought a run about.
+/// The chain of runs that caused a run.
 #[derive(Clone, Debug, Default)]
 struct Origin {
     /// Their keys, the last one last.
     keys: VecDeque<Key>,
-    /// How many times in a row a name grew.
+    /// Number of times in a row that the name grew.
     grown: u32,
 }
 
-/// Where the changes of a file since its last run's begin come from.
+/// The source of a file's changes since its last run began.
 #[derive(Debug)]
 enum Writer {
     Unknown,
@@ -94,35 +91,34 @@ enum Writer {
 struct Past {
     touched: SystemTime,
     writer: Writer,
-    /// How many runs up to the last one were brought about by the key's own runs, and
-    /// when the first of them began.
+    /// Number of runs up to the last one that the key's own runs caused, and when the first of them began.
     streak: u32,
     since: SystemTime,
-    /// The streak that is put to trial next.
+    /// The streak that starts the next trial.
     wanted: u32,
     on_trial: bool,
-    /// The run before was one that was put off, and nobody wrote the file meanwhile.
+    /// The previous run was delayed, and the file did not change meanwhile.
     was_quiet: bool,
     said: bool,
 }
 
-/// What to do with a key that was handed out.
+/// Decision on a key that was handed out.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Run,
     /// Run it, and say this.
     Say(String),
-    /// Look for so long whether somebody else writes the file.
+    /// Delay it by this time, to see whether another program writes the file.
     PutOff(Duration),
 }
 
 impl Loops {
-    /// Of keys whose triggers wait so long for quiet.
+    /// For keys whose triggers are debounced by this time.
     pub(crate) fn new(debounce: Duration) -> Self {
         Self { seen: Mutex::default(), slack: debounce.min(TICK) }
     }
 
-    /// A key was handed out. Unless it is put off, its run begins.
+    /// Decides on a key that was handed out. Unless it is delayed, its run begins.
     pub(crate) fn begins(&self, key: &[u8], now: SystemTime) -> Turn {
         let mut history = self.seen();
         let history = &mut *history;
@@ -181,7 +177,7 @@ impl Loops {
         }
     }
 
-    /// The file was changed at this time.
+    /// Records that the file was changed at this time.
     pub(crate) fn changed(&self, key: &[u8], at: SystemTime) {
         let mut history = self.seen();
         let writer = match history.writer(key, at, self.slack) {
@@ -253,8 +249,8 @@ impl History {
     }
 }
 
-/// Whether the output has a name that is made of the input's: longer, with the input's name
-/// in it, or all of it but its ending.
+/// Whether the output's name is made from the input's: longer, and with the input's name in it, or all of it
+/// but its extension.
 fn grows(input: &[u8], output: &[u8]) -> bool {
     let name = |path| memchr::memrchr(b'/', path).map_or(path, |at| &path[at + 1..]);
     let input_name = name(input);
@@ -292,9 +288,9 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + n)
     }
 
-    /// Keys that are handed out in turn, every ten seconds, for a run of a second each; what
-    /// they change, and how long after the hand-out, says `changes`. Says at which hand-outs
-    /// a key was put off, and at which something was said.
+    /// Hands out keys in turn, every ten seconds, for a run of a second each; `changes` gives the files that
+    /// they change, and how long after the hand-out. Returns the hand-outs at which a key was delayed, and
+    /// those with a message.
     fn turns(
         keys: &[&str],
         rounds: u64,
@@ -337,8 +333,8 @@ mod tests {
         assert_eq!((put_off.len(), said.len()), (1, 1), "{put_off:?} {said:?}");
     }
 
-    /// `a` and `b`, and `c` and `d`, write each other's files, in runs of twenty seconds of
-    /// which one begins every ten: at each change another run is on, too.
+    /// `a` and `b`, and `c` and `d`, write each other's files, in runs of twenty seconds that begin every
+    /// ten: at each change another run is under way too.
     #[test]
     fn loops_beside_each_other_are_told_of() {
         let loops = Loops::new(TICK);

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The help or the version. Gives the exit status.
+/// Prints the help or the version. Returns the exit status.
 fn show(text: &clap::Error) -> u8 {
     if let Err(why) = closed::has_output() {
         return run::refuse(run::USAGE, why);

@@ -1,11 +1,11 @@
-//! `--keep-order`: what runs write comes out in the order in which their keys were read.
+//! `--keep-order`: the output of runs comes out in the order in which their keys were read.
 //!
-//! A trigger makes a place at the end, unless a run of its key is owed that has one already. A run takes the place of its key, and
-//! keeps it over all its attempts. What an attempt has written is kept at its end, and the place is closed when the key is done or
-//! gives up. The first place is passed on once it is closed, by the worker that closed it; all others keep what they have.
-//! So no run waits for another one's output.
+//! A trigger creates a place at the end, unless its key is already owed a run with a place. A run takes its
+//! key's place, and keeps it over all its attempts. The output of an attempt is kept at its end, and the
+//! place is closed when the key is done or gives up. The first place is passed on once it is closed, by the
+//! worker that closed it; all others keep their output. So no run waits for another one's output.
 //!
-//! All that is kept is in one file, in memory as long as it is little. A place has its offsets alone.
+//! All kept output is in one file, which is in memory while it is short. A place has only its offsets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
@@ -24,20 +24,20 @@ pub(crate) struct Order(Mutex<Places>);
 
 #[derive(Debug)]
 struct Places {
-    /// By number: those that are open, and those that wait for their turn.
+    /// By number: the open places, and those that wait for their turn.
     places: BTreeMap<u64, Place>,
     /// The open places of each key.
     open: HashMap<Key, Open>,
     /// The next number.
     next: u64,
     file: SpooledTempFile,
-    /// How long the file is.
+    /// Length of the file.
     length: u64,
-    /// How many bytes of it are still to be passed on.
+    /// Number of its bytes still to be passed on.
     owed: u64,
-    /// Somebody passes on.
+    /// A worker is passing output on.
     passing: bool,
-    /// Of which output something was lost.
+    /// The outputs of which something was lost.
     lost: [bool; 2],
 }
 
@@ -57,13 +57,13 @@ struct Piece {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// The place of the run that is on, or waits for a retry.
+    /// The place of the current run, or of the one that waits for a retry.
     now: Option<u64>,
     /// The place of the run that is owed.
     owed: Option<u64>,
 }
 
-/// Nothing to look after, but a note of what is lost.
+/// A caller with nothing to look after, which records losses.
 struct Notes([bool; 2]);
 
 impl Meanwhile for Notes {
@@ -79,7 +79,7 @@ impl Meanwhile for Notes {
     }
 }
 
-/// A piece as it is read. Others write to the file meanwhile.
+/// A piece being read, while others write to the file.
 struct Reading<'a> {
     order: &'a Order,
     piece: Piece,
@@ -113,7 +113,7 @@ impl Order {
         }))
     }
 
-    /// A key is about to be added.
+    /// Prepares for a key that is about to be added.
     pub(crate) fn comes(&self, key: &[u8]) {
         let mut places = self.places();
         if places.open.get(key).is_some_and(|open| open.owed.is_some()) {
@@ -123,8 +123,8 @@ impl Order {
         places.open.entry(key.to_vec()).or_default().owed = Some(number);
     }
 
-    /// A run of this key begins. What was owed is served by it: a trigger whose run comes later all the same, because it came
-    /// in the same moment, gets its place when that begins.
+    /// Begins a run of this key, which serves an owed one too. A trigger at the same moment whose run comes
+    /// later gets its place when that begins.
     pub(crate) fn begins(&self, key: &[u8]) {
         let mut places = self.places();
         let Open { now, owed } = places.open.remove(key).unwrap_or_default();
@@ -136,7 +136,8 @@ impl Order {
         places.open.insert(key.to_vec(), Open { now: Some(number), owed: None });
     }
 
-    /// Keeps what an attempt has written. Where there is no room for it (a full disk) it is passed on at once, and that is said.
+    /// Keeps the output of an attempt. If there is no room for it (a full disk) it is passed on at once, with
+    /// a message.
     pub(crate) fn keep(&self, key: &[u8], kept: Kept, console: &Console, meanwhile: &mut dyn Meanwhile) {
         let mut refused = None;
         let mut places = self.places();
@@ -155,7 +156,7 @@ impl Order {
         }
     }
 
-    /// The key is done, or gives up: its place is closed, and what is at the front passed on.
+    /// Closes the place of a key that is done or gave up, and passes on output at the front.
     pub(crate) fn ends(&self, key: &[u8], console: &Console) {
         let mut places = self.places();
         let now = places.open.get_mut(key).and_then(|open| open.now.take());
@@ -165,13 +166,13 @@ impl Order {
         self.pass_on(console);
     }
 
-    /// There is nothing to run the key for.
+    /// Removes a key with nothing to run for.
     pub(crate) fn forgets(&self, key: &[u8], console: &Console) {
         self.begins(key);
         self.ends(key, console);
     }
 
-    /// No run is to come: all that is left is passed on. Whether something of what was kept is lost.
+    /// Passes on all remaining output after the last run. Returns whether some kept output was lost.
     pub(crate) fn finish(&self, console: &Console) -> bool {
         let mut places = self.places();
         places.open.clear();
@@ -183,7 +184,7 @@ impl Order {
         self.places().lost.contains(&true)
     }
 
-    /// Passes on what is closed at the front. Whoever does it already goes on to the end.
+    /// Passes on closed places at the front. A worker that is already doing it continues to the end.
     fn pass_on(&self, console: &Console) {
         let mut places = self.places();
         if places.passing {
@@ -216,7 +217,7 @@ impl Order {
 }
 
 impl Places {
-    /// A place at the end.
+    /// Creates a place at the end.
     fn make(&mut self) -> u64 {
         self.next += 1;
         self.places.insert(self.next, Place::default());
@@ -229,7 +230,7 @@ impl Places {
         }
     }
 
-    /// Forgets a key that has no place.
+    /// Removes a key without a place.
     fn tidy(&mut self, key: &[u8]) {
         if self.open.get(key).is_some_and(|open| open.now.is_none() && open.owed.is_none()) {
             self.open.remove(key);
@@ -261,7 +262,7 @@ impl Places {
         self.file.read(into)
     }
 
-    /// So much was passed on. A file of which nothing is owed begins anew.
+    /// Records output that was passed on. A file with nothing left starts anew.
     fn passed(&mut self, length: u64) {
         self.owed -= length;
         if self.owed == 0 && self.length > 0 {

@@ -1,4 +1,4 @@
-//! What the end of a run means for its key.
+//! The meaning of a run's end for its key.
 
 use std::io;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::duration;
 use crate::room::is_shortage;
 use crate::template::Unpassable;
 
-/// Why a run, or a key, failed.
+/// The reason why a run, or a key, failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     Exit(i32),
     Signal(i32),
     TimedOut(Duration),
-    /// The system stopped the program with this signal, because it is not the terminal's.
+    /// The system stopped the program with this signal, because the terminal is not its own.
     WantedTerminal(i32),
-    /// The program ended, and its exit status is not known.
+    /// The program ended with an unknown exit status.
     Unknown,
-    /// The program ended well, but its output was not passed on.
+    /// The program succeeded, but its output was not read.
     Unheard,
-    /// The program was ended, because another process may have its key.
+    /// The program was ended because another process may have its key.
     LeaseLost,
-    /// The program did not start; the next time it may.
+    /// The program did not start; it may the next time.
     NotStarted(String),
     Unpassable(Unpassable),
 }
@@ -53,16 +53,16 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Whether the program was ended for it, and did not end by itself.
+    /// Whether we ended the program because of it.
     pub(crate) fn ended_it(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::WantedTerminal(_) | Self::LeaseLost)
     }
 }
 
-/// So that the library carries it as the error of a run.
+/// Lets the library carry it as the error of a run.
 impl std::error::Error for Failure {}
 
-/// What becomes of the key.
+/// The fate of the key.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Done,
@@ -71,15 +71,15 @@ pub(crate) enum Verdict {
     GiveUp(Failure),
     /// It failed, and its file is gone: the program runs once more, for the deletion.
     AtOnce(Failure),
-    /// It failed for the deletion of its file, and not for the first time: it has ended.
+    /// It failed for the deletion of its file, and not for the first time: it is done.
     Gone(Failure),
-    /// We had to leave: before its end, or for this reason.
+    /// The command had to leave: before its end, or for this reason.
     Left(Option<Failure>),
-    /// We had to leave before its begin.
+    /// The command had to leave before the run began.
     NotBegun,
 }
 
-/// Judges a run that was the `attempt`-th.
+/// Judges a run, which was attempt number `attempt`.
 pub(crate) fn judge(ended: Ended, attempt: u32, args: &Run) -> Verdict {
     let failure = match ended {
         Ended::Exit(0) => return Verdict::Done,
@@ -111,17 +111,17 @@ fn retry(failure: Failure, attempt: u32, args: &Run) -> Verdict {
     }
 }
 
-/// A program that did not start.
+/// The reason why a program did not start.
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// It is about the key, or may pass.
+    /// A problem of the key, or a temporary one.
     Key(Verdict),
-    /// It is about PROGRAM: the exit status to leave with.
+    /// A problem of PROGRAM: the exit status to leave with.
     Program(u8, io::Error),
 }
 
-/// Judges why the program did not start; `ever` tells that it has started before, so
-/// that a program which is just being replaced is no reason to end.
+/// Judges the reason why the program did not start; `ever`: it has started before, so a program that is just
+/// being replaced is no reason to end.
 pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run) -> StartError {
     // One that has lasted, see `Room`.
     if is_shortage(&error) {

@@ -1,18 +1,15 @@
-//! What the children write, passed on line by line.
+//! The children's output, passed on line by line.
 //!
-//! Every child has pipes of its own; whole lines go out under one lock, so lines of
-//! different keys stand side by side and never in each other. What a child leaves
-//! without a newline at its end gets one, or the next key's line would continue it.
+//! Every child has pipes of its own; whole lines are written under one lock, so lines of different keys never
+//! mix. Output that does not end with a newline gets one, or the next key's line would continue it.
 //!
-//! A line longer than [`LONGEST_LINE`] is cut into lines of that length. Holding it
-//! back would take memory without bound; letting it through in pieces would either
-//! mix it with others' lines or make every other key wait for its end.
+//! A line longer than [`LONGEST_LINE`] is cut into lines of that length. Keeping it would take unbounded
+//! memory; passing it on in pieces would mix it with others' lines, or make every other key wait for its end.
 //!
-//! Whoever reads our output slowly slows the programs down, as with any pipe. A worker
-//! that waits for the reader, or for another worker that does, goes on looking after its
-//! child ([`Meanwhile`]): time limits hold, and signals reach it. Once its run has been
-//! ended for it, a reader who takes nothing is not waited for any longer: the rest of that
-//! run's output is lost, which is said, and the worker goes on.
+//! A slow reader of our output slows the programs down, as with any pipe. A worker that waits for the reader,
+//! or for another worker that does, still looks after its child ([`Meanwhile`]): time limits hold, and
+//! signals reach it. Once its run has been ended, it no longer waits for a reader that takes nothing: the
+//! rest of that run's output is lost, with a message, and the worker continues.
 
 use std::io::{self, BufRead};
 use std::os::fd::BorrowedFd;
@@ -29,39 +26,37 @@ use crate::control::{Control, Level};
 use crate::group::Group;
 use crate::show::quoted;
 
-/// The longest line that is kept whole.
+/// Maximum length of a line that is not cut.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
 
-/// A pipe that polls as writable takes this much (`PIPE_BUF`) without blocking.
+/// A size that a writable pipe takes without blocking (`PIPE_BUF`).
 const PORTION: usize = 4096;
 
-/// How long a reader who takes nothing is waited for while the programs are stopped, and
-/// by a run that was ended.
+/// How long to wait for a blocked reader while the programs are being stopped, and after a run was ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const CLEAR_LINE: &[u8] = b"\r\x1b[K";
 
-/// What somebody who writes must not put off while the reader keeps him waiting, and what
-/// he is told of it.
+/// The duties of a writer while the reader blocks it.
 pub(crate) trait Meanwhile {
-    /// When to look at it at the latest.
+    /// The latest time of the next look.
     fn until(&self) -> Option<Instant>;
-    /// Looks. Called at that time, and once when the programs are stopped.
+    /// Looks after the duties. Called at that time, and once when the programs are stopped.
     fn look(&mut self);
-    /// Whether a reader who has taken nothing for [`PATIENCE`] is waited for no longer. One
-    /// of whom this may become true must be looked at in between.
+    /// Whether a reader that has taken nothing for [`PATIENCE`] is no longer waited for. If this can become
+    /// true, looks must be frequent enough.
     fn hurries(&self) -> bool {
         false
     }
-    /// Something of what was written to this output is lost.
+    /// Records that output to this stream is lost.
     fn loses(&mut self, _: Stream) {}
-    /// Whether something was: so that there is no hole in it, all that follows is, too.
+    /// Whether output was lost: then all later output is lost too, so that there is no hole in it.
     fn has_lost(&self, _: Stream) -> bool {
         false
     }
 }
 
-/// Nothing.
+/// No duties.
 impl Meanwhile for () {
     fn until(&self) -> Option<Instant> {
         None
@@ -69,8 +64,8 @@ impl Meanwhile for () {
     fn look(&mut self) {}
 }
 
-/// Nothing, for a message about a run that was ended: it waits for a reader no longer than
-/// that run's output does.
+/// No duties, for a message about a run that was ended: it waits for a reader no longer than that run's
+/// output does.
 pub(crate) struct InHurry;
 
 impl Meanwhile for InHurry {
@@ -83,8 +78,7 @@ impl Meanwhile for InHurry {
     }
 }
 
-/// What somebody looks after while a message of ours waits. That this is lost is no loss of
-/// the program's own output.
+/// The duties while a message of ours is written. Its loss is no loss of the program's own output.
 struct Aside<'a>(&'a mut dyn Meanwhile);
 
 impl Meanwhile for Aside<'_> {
@@ -99,7 +93,7 @@ impl Meanwhile for Aside<'_> {
     }
 }
 
-/// Which of our two outputs.
+/// One of our two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Out,
@@ -108,28 +102,27 @@ pub(crate) enum Stream {
 
 /// Standard output and standard error.
 ///
-/// Each has a lock of its own, so that a reader of the one who does not read does not
-/// silence the other. Where both are the terminal, whoever writes to the first holds
-/// the second too, or the progress line would come between.
+/// Each has a lock of its own, so that a blocked reader of one does not silence the other. If both are the
+/// terminal, a writer to the first holds the second too, or the progress line would come between.
 #[derive(Debug)]
 pub(crate) struct Console {
     out: Mutex<Sink>,
-    /// Locked after `out` where both are.
+    /// Locked after `out` if both are.
     err: Mutex<Sink>,
     /// Whether each is a terminal.
     on_terminal: [bool; 2],
-    /// Beside the locks, for those who wait for one.
+    /// Outside the locks, for those who wait for one.
     stalls: [Arc<Stall>; 2],
-    /// A reader has gone away.
+    /// A reader has closed its end.
     closed: AtomicBool,
-    /// Why standard output could not be written, but for that.
+    /// The error of standard output, except for a closed reader.
     failure: Mutex<Option<io::Error>>,
     control: Arc<Control>,
-    /// There is one where both outputs are one file.
+    /// Present if both outputs are one file.
     turn: Option<Mutex<()>>,
 }
 
-/// Since when a reader takes nothing although there is something for him.
+/// Since when a reader has taken nothing although there is something for it.
 #[derive(Debug, Default)]
 struct Stall(Mutex<Option<Instant>>);
 
@@ -147,23 +140,23 @@ impl Stall {
     }
 }
 
-/// What becomes of what is written.
+/// The fate of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Open,
     /// It is lost.
     Shut,
-    /// It is lost, and that matters to nobody.
+    /// It is lost, without consequences.
     Mute,
 }
 
-/// How far a write came.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrote {
     All,
-    /// The writer did not wait for the reader any longer. Others may.
+    /// This writer stopped waiting for the reader. Others may continue.
     Part,
-    /// The command did not.
+    /// The command stopped waiting.
     Last,
 }
 
@@ -175,7 +168,7 @@ struct Sink {
     stall: Arc<Stall>,
     /// A write was given up in the middle of a line.
     mid_line: bool,
-    /// The progress line stands there, so that other text must clear it first.
+    /// The progress line is shown, so other text must clear it first.
     progress_shown: bool,
 }
 
@@ -186,9 +179,9 @@ impl Sink {
         Mutex::new(Self { fd, terminal, way, stall, mid_line: false, progress_shown: false })
     }
 
-    /// Writes everything, unless it gives up in the middle: once the programs are being
-    /// stopped a reader who takes nothing for [`PATIENCE`] is not waited for, once they are
-    /// killed nobody is, and the writer may be in a hurry.
+    /// Writes everything, unless it gives up: while the programs are being stopped a reader that takes
+    /// nothing for [`PATIENCE`] is not waited for, after they were killed none is, and the writer may be in a
+    /// hurry.
     fn write(
         &mut self,
         mut bytes: &[u8],
@@ -237,8 +230,7 @@ impl Sink {
         Ok(Wrote::All)
     }
 
-    /// Writes all that `source` has, as [`write`](Self::write) does, from the beginning of
-    /// a line on.
+    /// Writes all that `source` has, like [`write`](Self::write), from the beginning of a line on.
     fn pour(
         &mut self,
         source: &mut dyn BufRead,
@@ -261,7 +253,7 @@ impl Sink {
         Ok(wrote)
     }
 
-    /// Writes something that is no line, and that the next line takes the place of.
+    /// Draws text that is not a line, and that the next line replaces.
     fn draw(&mut self, bytes: &[u8], control: &Control) -> io::Result<Wrote> {
         let wrote = self.write(bytes, control, &mut ());
         self.mid_line = false;
@@ -277,8 +269,7 @@ impl Sink {
         Ok(Wrote::All)
     }
 
-    /// Whether the terminal is ours to draw on. On one that is not the controlling
-    /// terminal there is nobody to share it with.
+    /// Whether we may draw on the terminal. One that is not the controlling terminal is not shared.
     fn in_foreground(&self) -> bool {
         crate::process_group::is_in_foreground(self.fd)
     }
@@ -316,7 +307,7 @@ impl Console {
         }
     }
 
-    /// False if something of it is lost, and that matters.
+    /// Returns false if some of it is lost, with consequences.
     fn passes(&self, stream: Stream, source: &mut dyn BufRead, meanwhile: &mut dyn Meanwhile) -> bool {
         let control = &*self.control;
         let Some(mut sink) = self.lock(self.sink(stream), meanwhile) else { return false };
@@ -365,7 +356,7 @@ impl Console {
         }
     }
 
-    /// Whoever has it may be waiting for a reader. `None`: `meanwhile` was in a hurry.
+    /// Takes a lock whose holder may be waiting for a reader. `None`: `meanwhile` was in a hurry.
     fn lock<'m, T>(&self, mutex: &'m Mutex<T>, meanwhile: &mut dyn Meanwhile) -> Option<MutexGuard<'m, T>> {
         while let Some(until) = meanwhile.until() {
             let guard = mutex.try_lock_until(until);
@@ -380,13 +371,13 @@ impl Console {
         Some(mutex.lock())
     }
 
-    /// One line of ours on standard error. None once a reader has gone away: that is
-    /// an end which nobody wants to be told of.
+    /// Writes a line of ours on standard error. Does nothing once a reader has closed its end: then the
+    /// command ends silently.
     pub(crate) fn line(&self, text: &str) {
         self.line_while(text, &mut ());
     }
 
-    /// The same, for somebody who has something to look after.
+    /// Like [`line`](Self::line), for a caller with duties.
     pub(crate) fn line_while(&self, text: &str, meanwhile: &mut dyn Meanwhile) {
         if self.closed() {
             return;
@@ -397,8 +388,7 @@ impl Console {
         self.write(Stream::Err, &line, &mut Aside(meanwhile));
     }
 
-    /// Shows `text` as the progress line, or takes the line away. In the background
-    /// there is none.
+    /// Shows `text` as the progress line, or removes the line. In the background there is none.
     pub(crate) fn progress(&self, text: Option<&str>) {
         let mut err = self.err.lock();
         if err.way != Way::Open {
@@ -414,9 +404,8 @@ impl Console {
         };
     }
 
-    /// Lets `write` write a run's output in one piece; false if it was in too much of a
-    /// hurry. There is a lock only where both outputs are one file, because only there the
-    /// pieces of two runs could mix.
+    /// Lets `write` write a run's output in one piece; false if it was in too much of a hurry. There is a
+    /// lock only if both outputs are one file, because only then the pieces of two runs could mix.
     pub(crate) fn in_turn(
         &self,
         meanwhile: &mut dyn Meanwhile,
@@ -430,12 +419,12 @@ impl Console {
         has_come
     }
 
-    /// A reader of our output has gone away.
+    /// Whether a reader of our output has closed its end.
     pub(crate) fn closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Why standard output could not be written.
+    /// The error of standard output.
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.failure.lock().take()
     }
@@ -452,13 +441,13 @@ fn from_now(at: Instant) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
 }
 
-/// One output of one child on its way to one of ours.
+/// One output of a child on its way to one of ours.
 #[derive(Debug)]
 pub(crate) struct Relay {
     stream: Stream,
-    /// Stands in front of every line.
+    /// Prefix of every line.
     tag: Option<Arc<[u8]>>,
-    /// The beginning of a line whose end is not yet there.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
     /// Keeps the lines until the end of the run.
     group: Option<Arc<Group>>,
@@ -493,7 +482,7 @@ impl Relay {
         }
     }
 
-    /// The child writes no more: an unfinished line becomes a line.
+    /// Ends the child's output: an unfinished line becomes a line.
     pub(crate) fn finish(&mut self, console: &Console, meanwhile: &mut dyn Meanwhile) {
         if !self.rest.is_empty() {
             self.end_line(console, meanwhile);
@@ -516,7 +505,7 @@ impl Relay {
     }
 }
 
-/// `lines`, each with the tag and a tab in front.
+/// `lines`, each prefixed by the tag and a tab.
 fn tagged(tag: &[u8], lines: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(lines.len() + 2 * tag.len());
     let mut from = 0;
@@ -529,9 +518,8 @@ fn tagged(tag: &[u8], lines: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A key as a tag: its bytes as they are, but a newline (which keys can hold when NUL
-/// separates them) would end the line. On a terminal as messages show it, where it could
-/// move the cursor.
+/// A key as a tag: its bytes unchanged, except for a newline (in keys separated by NUL), which would end the
+/// line. On a terminal as in messages, because it could move the cursor.
 fn tag(key: &[u8], on_terminal: bool) -> Arc<[u8]> {
     let is_harmless = |text: &str| !text.chars().any(char::is_control);
     if on_terminal && !std::str::from_utf8(key).is_ok_and(is_harmless) {

@@ -1,5 +1,4 @@
-//! `--merge`: the values of the triggers that one run stands for become one, which PROGRAM
-//! finds in `REQUEUE_PAYLOAD`.
+//! `--merge`: merges the values of a run's triggers into one, which PROGRAM gets in `REQUEUE_PAYLOAD`.
 
 use std::borrow::Cow;
 
@@ -9,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::keys::LONGEST;
 
-/// What becomes of several values.
+/// How several values are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Merge {
     Last,
@@ -25,16 +24,16 @@ pub(crate) enum Payload {
     Last(Vec<u8>),
     /// All of them in their order.
     Concat {
-        /// Each with its length in front, for a value may hold any byte.
+        /// Each with its length in front, because a value may contain any byte.
         values: Vec<u8>,
-        /// From here on nothing is kept: no system passes so many bytes to a program.
+        /// The length from which nothing is kept: no system passes that many bytes to a program.
         longest: usize,
     },
-    /// How many triggers there were.
+    /// Number of triggers.
     Count(u64),
 }
 
-/// A payload as a durable queue has it.
+/// A payload in a durable queue's form.
 #[derive(Serialize, Deserialize)]
 enum Kept {
     #[serde(rename = "--merge last")]
@@ -43,12 +42,12 @@ enum Kept {
     Concat { values: Vec<Bytes>, longest: usize },
     #[serde(rename = "--merge count")]
     Count(u64),
-    /// What another program has added.
+    /// A value added by another program.
     #[serde(untagged)]
     Others(serde_json::Value),
 }
 
-/// As text where they are: who lists the queue reads it.
+/// Text if they are valid text, for readers of a listing.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Bytes {
@@ -86,8 +85,9 @@ impl From<Payload> for Kept {
     }
 }
 
-/// Whatever JSON another program has added can be read. What is nested too deeply for [`Kept`], or has a number in it that is
-/// none of Rust's, is told to PROGRAM as it is written: a key that could not be read would give up without a word.
+/// Any JSON that another program has added can be read. A value that is nested too deeply for [`Kept`], or
+/// has a number that Rust's types cannot hold, is passed to PROGRAM as written: a key that could not be read
+/// would give up silently.
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
@@ -121,7 +121,7 @@ impl Payload {
         Self::Concat { values: [&value.len().to_ne_bytes(), value].concat(), longest }
     }
 
-    /// The payload of a run becomes that of what came later too.
+    /// Joins the payload of a run with that of later triggers.
     pub(crate) fn join(older: &mut Option<Self>, newer: Option<Self>) {
         match (older, newer) {
             (Some(older), Some(newer)) => older.merge(newer),
@@ -142,7 +142,7 @@ impl Payload {
         }
     }
 
-    /// The values that are joined, one by one.
+    /// The joined values, one by one.
     pub(crate) fn values(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest: &[u8] = match self {
             Self::Concat { values, .. } => values,
@@ -156,7 +156,7 @@ impl Payload {
         })
     }
 
-    /// What PROGRAM is told.
+    /// The text for PROGRAM.
     pub(crate) fn text(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Last(value) => Cow::Borrowed(value),

@@ -1,4 +1,4 @@
-//! Which processes there are of a process group.
+//! The processes of a process group.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -7,7 +7,7 @@ use std::path::Path;
 use memchr::memmem;
 use rustix::process::Pid;
 
-/// Whether the group has a process that has not ended, other than `except`. Where the system cannot tell, it has.
+/// Whether the group has a process that has not ended, other than `except`. True if the system cannot tell.
 pub(crate) fn has_process(group: Pid, except: Option<Pid>) -> bool {
     let name = group.to_string();
     let except = except.map(|pid| pid.to_string());
@@ -25,8 +25,9 @@ pub(crate) fn has_process(group: Pid, except: Option<Pid>) -> bool {
     !shows && (except.is_some() || rustix::process::test_kill_process_group(group) != is_none)
 }
 
-/// The process group of a program that was started in this session with `text`, `NAME=VALUE`, in its environment. What
-/// that program has started has it too, and came later; what left the session is not looked for. Only Linux shows it.
+/// The process group of a program that was started in this session with `text`, `NAME=VALUE`, in its
+/// environment. Processes that the program has started have it too, and are younger; those that left the
+/// session are not searched. Only on Linux.
 pub(crate) fn started_with(text: &[u8]) -> Option<Pid> {
     let [_, session] = own()?;
     let processes = fs::read_dir("/proc").ok()?.flatten();
@@ -63,7 +64,7 @@ fn own() -> Option<[String; 2]> {
     Some([fields.next()?.to_owned(), fields.next()?.to_owned()])
 }
 
-/// Of the process with this directory in `/proc`.
+/// Reads the state and group of the process with this directory in `/proc`.
 fn state_and_group(process: &Path) -> Option<(String, String)> {
     let fields = stat(process)?;
     let mut fields = fields.split(' ');
@@ -71,7 +72,7 @@ fn state_and_group(process: &Path) -> Option<(String, String)> {
     Some((state, fields.nth(1)?.to_owned()))
 }
 
-/// The fields behind the name of a process, which may have anything in it: state, parent, group, session …
+/// The fields after the name of a process, which may contain anything: state, parent, group, session …
 fn stat(process: &Path) -> Option<String> {
     let stat = fs::read(process.join("stat")).ok()?;
     let end = memmem::rfind(&stat, b") ")?;
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(found(format!("RUN={name}")), None, "the other one has left");
     }
 
-    /// A container is such a namespace, and what `docker exec` starts in it too.
+    /// A container is such a namespace, and so is the environment of `docker exec`.
     #[test]
     #[cfg(target_os = "linux")]
     fn e38_a_program_is_found_too_where_the_leader_of_the_session_is_outside_of_the_pid_namespace() {

@@ -1,14 +1,12 @@
-//! The line that people watch: only where standard error is a terminal, and only while
-//! nobody else has the terminal.
+//! The progress line: shown only if standard error is a terminal, and only while no other program has the
+//! terminal.
 //!
-//! A background job draws no line, because the terminal belongs to the shell then, and
-//! to what is typed there. Neither is one drawn while keys are typed: it would be drawn
-//! over them.
+//! A background job draws no line, because the terminal then belongs to the shell and its user's typing.
+//! While keys are typed none is drawn either: it would be drawn over them.
 //!
-//! indicatif was weighed. It takes no notice of who is in the foreground, writes past
-//! the lock that keeps lines of different keys apart, and blocks where a terminal is
-//! halted; around all of that only its estimate of the rate would be left, and that is
-//! what [`Pace`] does in twenty lines.
+//! indicatif was considered. It ignores who is in the foreground, writes past the lock that keeps lines of
+//! different keys apart, and blocks if a terminal is halted; only its estimate of the rate would remain,
+//! which [`Pace`] does in twenty lines.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +22,10 @@ const TICK: Duration = Duration::from_millis(200);
 /// The rate is that of the last five seconds ...
 const RECENT: Duration = Duration::from_secs(5);
 
-/// ... and where so few runs end in them, that of the last ten runs.
+/// ... or that of the last ten runs, if fewer end in that time.
 const FEW: u64 = 10;
 
-/// What the queue says about itself.
+/// The queue's own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InQueue {
     pub(crate) ready: usize,
@@ -36,18 +34,18 @@ pub(crate) struct InQueue {
     pub(crate) held: usize,
 }
 
-/// Where keys come from.
+/// The source of the keys.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// From a terminal.
     pub(crate) typed: bool,
-    /// From a server: those that are ready or wait there are not known here.
+    /// From a server: its ready and waiting keys are not known here.
     pub(crate) on_server: bool,
-    /// No more of them come, so that those in the queue are all that there are.
+    /// No more of them come: all remaining ones are in the queue.
     pub(crate) ended: AtomicBool,
 }
 
-/// Draws until `end` is closed, then takes the line away.
+/// Draws until `end` is closed, then removes the line.
 pub(crate) fn draw(
     console: &Console,
     tally: &Tally,
@@ -87,27 +85,25 @@ fn line(tally: &Tally, queue: InQueue, rate: f64, ended: bool, on_server: bool) 
     line
 }
 
-/// How long so many runs take at this rate, in whole seconds. Nobody knows while none
-/// ends.
+/// Time for this number of runs at this rate, in whole seconds. `None` while no run ends.
 fn eta(runs: usize, rate: f64) -> Option<Duration> {
     Duration::try_from_secs_f64((runs as f64 / rate).ceil()).ok()
 }
 
-/// How fast runs end.
+/// The rate of ending runs.
 #[derive(Debug)]
 struct Pace {
-    /// When how many runs had ended, in order, where the number changed. The first is
-    /// where the rate is reckoned from.
+    /// Instants at which the number of ended runs changed, in order. The rate counts from the first.
     past: VecDeque<(Instant, u64)>,
 }
 
 impl Pace {
-    /// Of runs that end from now on: the first ones may have ended before anybody asks.
+    /// Counts runs that end from now on: the first ones may end before the first call.
     fn since(start: Instant) -> Self {
         Self { past: VecDeque::from([(start, 0)]) }
     }
 
-    /// Runs that end a second, when so many have ended by `now`.
+    /// Runs per second, with this number of ended runs at `now`.
     fn rate(&mut self, now: Instant, runs: u64) -> f64 {
         if self.past.back().is_none_or(|(_, before)| *before != runs) {
             self.past.push_back((now, runs));
@@ -127,7 +123,7 @@ impl Pace {
     }
 }
 
-/// A line that wraps could not be cleared. The text is ASCII.
+/// Cuts a line to the terminal's width: a wrapped line could not be cleared. The text is ASCII.
 fn clipped(line: &str) -> &str {
     let width = rustix::termios::tcgetwinsize(rustix::stdio::stderr())
         .map(|size| usize::from(size.ws_col))
@@ -141,7 +137,7 @@ fn clipped(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// The rates that are shown when so many runs have ended at these seconds.
+    /// The rates shown when these numbers of runs have ended at these seconds.
     fn rates(seen: &[(u64, u64)]) -> Vec<f64> {
         let t = Instant::now();
         let mut pace = Pace::since(t);

@@ -1,4 +1,4 @@
-//! The queue, as the command uses it.
+//! The command's queue.
 
 use std::error::Error;
 use std::hash::{BuildHasher as _, RandomState};
@@ -16,20 +16,20 @@ use crate::intake::Cause;
 use crate::state::State;
 use crate::tally::Key;
 
-/// Keys, each with what it is to be run for, where that is known.
+/// A queue of keys, each with the cause of its run, if known.
 pub(crate) type Queue = WorkQueue<Key, Cause>;
 
 /// A queue, and its file if it is in one.
 pub(crate) type Opened = (Queue, Option<Arc<State>>);
 
-/// What the options make of a queue that is being built.
+/// A change of a queue's builder by the options.
 pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Cause> + Send>;
 
-/// The queue that the options ask for, which tells `sink` what happens; and its file, if it is in one.
+/// Opens the queue of the options, with `sink` for its metrics; and its file, if it has one.
 ///
 /// # Errors
 ///
-/// The exit status, and why: what the library refuses of the options, or what is wrong with the file.
+/// The exit status, and the reason: the library's error on the options, or the problem with the file.
 pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
     let engine = args.engine();
     let shape = match engine {
@@ -44,7 +44,7 @@ pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (
     Ok((state.queue(), Some(Arc::new(state))))
 }
 
-/// What the options ask of a queue on a server: it is stored there, for all processes.
+/// Stores the options of a queue on a server, for all processes.
 pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueBuilder<Key, Cause> {
     let builder = args.lease().into_iter().fold(builder, QueueBuilder::lease);
     let builder = builder.backoff(args.base_delay, args.max_delay);
@@ -58,7 +58,7 @@ pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueB
     builder.group_by_with(move |key: &Key| group_by.group(key), rules)
 }
 
-/// A queue that tells `sink` what happens, and is as it is otherwise.
+/// A builder change that only adds `sink` for the metrics.
 fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
     let name = args.metrics_name();
     Box::new(move |builder| match sink {
@@ -67,11 +67,11 @@ fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
     })
 }
 
-/// The settings that the options ask for, of a queue in memory or in a file.
+/// The settings of the options, for a queue in memory or in a file.
 ///
 /// # Errors
 ///
-/// What the library refuses of the options, beyond what was refused before.
+/// The library's error on the options, beyond earlier checks.
 fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Error + Send + Sync>> {
     // Two of us that failed at the same moment must not come back at the same moment.
     let seed = RandomState::new().hash_one(std::process::id());
@@ -110,28 +110,28 @@ fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterEr
     Jitter::new(Exponential::new(args.base_delay(), args.max_delay())?, args.jitter(), seed)
 }
 
-/// Asks for no delay and counts the failures of each key, which `REQUEUE_FAILURES`
-/// tells and not every limiter counts.
+/// A limiter without delays that counts the failures of each key for `REQUEUE_FAILURES`, which not every
+/// limiter counts.
 fn counts() -> FastSlow<Key> {
     FastSlow::new(Duration::ZERO, Duration::ZERO, 0)
 }
 
-/// What becomes of keys that wait for a retry.
+/// The fate of keys that wait for a retry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Retries {
     WorkOff,
     Drop,
 }
 
-/// Whether a drain ended because no key is ready, held or waiting. What it dropped or refused is told of elsewhere: in the
-/// file or on the server it is for the next process, and without one the runs' own ends say it.
+/// Whether a drain ended because no key is ready, held or waiting. Keys that it dropped or refused are
+/// reported elsewhere: in a file or on a server they are left for the next process, and otherwise the ends of
+/// their runs report them.
 pub(crate) fn nothing_is_left(drained: &Drained) -> bool {
     drained.ready + drained.held + drained.waiting == 0
 }
 
-/// Begins the end: nothing comes in from outside any more. Waiting on the answer ends
-/// when the workers have worked everything off, or somebody else shuts the queue down,
-/// or `limit` is over.
+/// Begins the end: no more keys come from outside. Waiting on the answer ends when the workers have worked
+/// everything off, the queue is shut down, or `limit` is over.
 pub(crate) fn drain(queue: &Queue, retries: Retries, limit: Option<Duration>) -> Drain<'_, Key, Cause> {
     let waiting = match retries {
         Retries::WorkOff => WaitingKeys::Wait,

@@ -1,14 +1,15 @@
-//! Ends the programs of a command that works on a durable queue and is killed (`kill -9`, out of memory).
+//! The reaper: ends the programs of a command that works on a durable queue and is killed (`kill -9`, out of
+//! memory).
 //!
-//! A killed command can do nothing any more, and its programs would go on while the next command runs their keys. So a
-//! process of its own waits for the command's end: this program again, started under the name [`NAME`]. Only the command
-//! has the other end of its standard input, a pipe that is closed by any end of the command. Which programs run stands in
-//! a file in memory, its standard output. Its standard error has a lock of the queue's file, so that no other command
-//! works on the queue until the programs have ended.
+//! A killed command can no longer act, and its programs would go on while the next command runs their keys.
+//! So a separate process waits for the command's end: this program again, started under the name [`NAME`].
+//! Only the command has the other end of its standard input, a pipe that any end of the command closes. The
+//! list of current programs is a file in memory, its standard output. Its standard error has a lock of the
+//! queue's file, so that no other command works on the queue until the programs have ended.
 //!
-//! The pipe tells that the command has ended only when every program that was being started has been executed, because
-//! until then that program has the pipe too. The number of its group may be unknown then, but not the text that it has as
-//! [`RUN`] in its environment, and Linux shows the environment of processes.
+//! The pipe shows the end of the command only when every program that was being started has been executed,
+//! because until then that program has the pipe too. Its group may be unknown then, but its environment has
+//! the text [`RUN`], and Linux shows the environment of processes.
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
@@ -34,12 +35,12 @@ const NAME: &str = "run-reaper";
 /// The environment variable of a program that names its run.
 pub(crate) const RUN: &str = "REQUEUE_RUN";
 
-/// The bytes of a record: the number of the run, the process group, and whether there is a run and a group.
+/// Size of a record: the number of the run, the process group, and whether there is a run and a group.
 const RECORD: usize = 16;
 const STARTING: u32 = 1;
 const RUNNING: u32 = 2;
 
-/// How long the process rests between two looks at programs that are ending.
+/// Interval for checking programs that are ending.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The process that ends the programs if this one is killed.
@@ -47,9 +48,9 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Reaper {
     /// A record for each run.
     table: File,
-    /// No other process has it in the names of its runs.
+    /// A number that no other process has in the names of its runs.
     name: u64,
-    /// Between TERM and KILL.
+    /// Time between TERM and KILL.
     grace: Duration,
     /// Kept until the programs have ended.
     lock: Option<OwnedFd>,
@@ -60,12 +61,12 @@ pub(crate) struct Reaper {
 struct State {
     process: Option<(Child, OwnedFd)>,
     runs: u64,
-    /// Places in the table that runs had.
+    /// Free places in the table.
     free: Vec<u64>,
     places: u64,
 }
 
-/// A run that the process knows, until this is dropped.
+/// A run known to the reaper, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mark<'a> {
     reaper: &'a Reaper,
@@ -78,7 +79,7 @@ impl Reaper {
     ///
     /// # Errors
     ///
-    /// The system has no room for the process, or `/proc` is not there.
+    /// If the system has no room for the process, or `/proc` is missing.
     pub(crate) fn start(grace: Duration, lock: Option<OwnedFd>) -> io::Result<Self> {
         let name = RandomState::new().hash_one(std::process::id());
         let reaper = Self { table: table()?, name, grace, lock, state: Mutex::default() };
@@ -86,11 +87,11 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Notes that a program is about to be started.
+    /// Records that a program is about to be started.
     ///
     /// # Errors
     ///
-    /// The process was killed, and the system has no room for another.
+    /// If the reaper was killed, and the system has no room for another.
     pub(crate) fn begin(&self) -> io::Result<Mark<'_>> {
         let mut state = self.state();
         state.see_that_it_runs(self)?;
@@ -111,7 +112,7 @@ impl Reaper {
 }
 
 impl State {
-    /// Somebody may have killed the process: then there is another.
+    /// Starts another reaper if it was killed.
     fn see_that_it_runs(&mut self, reaper: &Reaper) -> io::Result<()> {
         if let Some((process, _)) = &mut self.process {
             if process.try_wait()?.is_none() {
@@ -152,11 +153,11 @@ impl Mark<'_> {
         name_of(self.reaper.name, self.run)
     }
 
-    /// Notes the group of the program.
+    /// Records the group of the program.
     ///
     /// # Errors
     ///
-    /// The memory is full.
+    /// If the memory is full.
     pub(crate) fn runs(&self, group: Pid) -> io::Result<()> {
         self.note(RUNNING, group.as_raw_nonzero().get().unsigned_abs())
     }
@@ -182,7 +183,7 @@ fn name_of(name: u64, run: u64) -> String {
     format!("{name:016x}-{run}")
 }
 
-/// A file that no directory has. In memory, because the disk may be full.
+/// A file without a name. In memory, because the disk may be full.
 fn table() -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
@@ -194,12 +195,13 @@ fn table() -> io::Result<File> {
     tempfile::tempfile()
 }
 
-/// The file of this program, also where another version has taken its place.
+/// The file of this program, even if another version has replaced it.
 fn this_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
-/// Does the work of a process that was started as [`NAME`]: its exit status then. `None` in any other process.
+/// Acts as the reaper in a process started as [`NAME`], and returns its exit status. `None` in any other
+/// process.
 pub(crate) fn reap() -> Option<u8> {
     let mut args = std::env::args_os();
     if args.next()? != NAME {
@@ -218,7 +220,7 @@ pub(crate) fn reap() -> Option<u8> {
     Some(0)
 }
 
-/// The groups of the programs that are left.
+/// The groups of the remaining programs.
 fn programs(name: u64) -> Vec<Pid> {
     let mut groups = Vec::new();
     let mut record = [0; RECORD];
@@ -250,7 +252,7 @@ fn programs(name: u64) -> Vec<Pid> {
     groups
 }
 
-/// Ends these groups, and waits until nothing of them is left.
+/// Ends these groups, and waits until they are empty.
 fn end(mut groups: Vec<Pid>, grace: Duration) {
     let kill_at = Instant::now() + grace;
     for group in &groups {

@@ -1,9 +1,8 @@
-//! How many programs run at once, where the system has room for fewer than `-j`.
+//! The number of concurrent programs, if the system has room for fewer than `-j`.
 //!
-//! That we are short of descriptors, processes or memory says nothing about the key: it
-//! waits with its worker until a program has ended, and is started then. So that we do
-//! not take the last of what there is again and again, fewer run at once from then on;
-//! each second without a shortage one more is tried.
+//! A shortage of descriptors, processes or memory says nothing about the key: it waits with its worker until
+//! a program has ended, and is then started. To avoid repeated shortages, fewer programs run from then on;
+//! after each second without a shortage one more is tried.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,33 +12,32 @@ use rustix::io::Errno;
 
 use crate::control::{Control, Level};
 
-/// How long a shortage goes before one program more is tried.
+/// Time without a shortage before one more program is tried.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// How long to wait for others, where none of ours runs and could make room.
+/// Wait for other processes, if none of our programs runs and could make room.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long others are waited for, where none of ours runs.
+/// Maximum wait for other processes, if none of our programs runs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The same for our own descriptors, of which only somebody whom a program left behind
-/// may still hold some.
+/// Maximum wait for our own descriptors, which only left-behind processes may still hold.
 const PATIENCE_WITH_US: Duration = Duration::from_secs(5);
 
-/// How often one who waits looks whether the end has come.
+/// Interval at which a waiting worker checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     state: Mutex<State>,
-    /// A program has ended.
+    /// Notified when a program has ended.
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     running: usize,
-    /// How many may run, once there was a shortage.
+    /// Maximum number of programs, after a shortage.
     most: Option<usize>,
     /// The last shortage, or the last time that one more was allowed.
     since: Option<Instant>,
@@ -48,7 +46,7 @@ struct State {
     said: bool,
 }
 
-/// The place of a program that runs.
+/// The place of a running program.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a Room);
@@ -61,13 +59,13 @@ impl Drop for Place<'_> {
 }
 
 impl Room {
-    /// Starts a program, as soon as there is room for it. `None`: no further run begins.
-    /// `say` is told of the first shortage.
+    /// Starts a program, as soon as there is room for it. `None`: no further run begins. `say` gets a message
+    /// on the first shortage.
     ///
     /// # Errors
     ///
-    /// Those of `start` that are no shortage, and a shortage that lasts although nothing
-    /// of ours runs.
+    /// Errors of `start` that are not a shortage, and a shortage that lasts although none of our programs
+    /// runs.
     pub(crate) fn start<T>(
         &self,
         control: &Control,
@@ -121,7 +119,7 @@ impl Room {
         }
     }
 
-    /// Notes that one who has a place could not start. What is to be said, once.
+    /// Records that a program with a place could not start. Returns the message, once.
     fn is_short(&self, e: io::Error) -> io::Result<Option<String>> {
         let now = Instant::now();
         let mut state = self.state();
@@ -145,7 +143,7 @@ impl Room {
     }
 }
 
-/// Whether we, or the system, had too little of something for one program more.
+/// Whether the system, or our limits, lacked resources for one more program.
 pub(crate) fn is_shortage(e: &io::Error) -> bool {
     let errno = e.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM))

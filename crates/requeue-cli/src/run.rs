@@ -1,4 +1,4 @@
-//! `requeue run`: puts the parts together, and sees to the end.
+//! `requeue run`: connects the parts, and handles the end.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -39,13 +39,13 @@ use crate::template::{Template, Unpassable};
 use crate::watch;
 use crate::worker::{self, Shop};
 
-/// Exit status: the command line is wrong.
+/// Exit status for a wrong command line.
 pub(crate) const USAGE: u8 = 2;
 
-/// As if ended by `SIGPIPE`, which is how most programs end that write to nobody.
+/// Exit status as if ended by `SIGPIPE`, as for most programs whose reader is gone.
 pub(crate) const CLOSED: u8 = 128 + 13;
 
-/// The exit status of `requeue run`.
+/// Runs `requeue run`. Returns the exit status.
 pub(crate) fn run(args: Run) -> u8 {
     let reads = if args.reads_input() { closed::has_input() } else { Ok(()) };
     if let Err(why) = reads.and_then(|()| closed::has_output()) {
@@ -105,7 +105,7 @@ fn program(args: &Run) -> Result<(PathBuf, Vec<std::ffi::OsString>), NoProgram> 
     Ok((file, args.program[1..].to_vec()))
 }
 
-/// Says why there will be no run at all.
+/// Reports why there will be no run at all.
 pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     let line = format!("requeue: {why}\n");
     // Where nobody hears it the status still tells.
@@ -113,7 +113,7 @@ pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     status
 }
 
-/// Where keys come from.
+/// The sources of keys.
 struct Sources {
     watcher: Option<Watcher>,
     resume: Resume,
@@ -284,7 +284,7 @@ fn workers_wanted(args: &Run) -> usize {
     }
 }
 
-/// Feeds the queue until the input or our patience with it ends.
+/// Feeds the queue until the end of the input or of the reading.
 fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
     let (tally, control) = (&shop.tally, &shop.keeper.control);
     let format = &shop.format;
@@ -326,14 +326,13 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
     }
 }
 
-/// A key that is too long even to be kept, and that no file is to get. It gives up where
-/// it stands.
+/// Gives up a key that is too long to be kept, and that no file needs.
 fn give_up_too_long(shop: &Shop, start: &[u8], bytes: u64) {
     let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
     give_up_unread(shop, key, Unpassable::TooLong);
 }
 
-/// What the queue never gets.
+/// Gives up a line that never enters the queue.
 fn give_up_unread(shop: &Shop, key: Key, why: Unpassable) {
     let tally = &shop.tally;
     Tally::add(&tally.triggers);
@@ -392,12 +391,12 @@ struct Ending {
     input: End,
     read_error: Option<io::Error>,
     signal: Option<i32>,
-    /// Some of what --keep-order kept.
+    /// Output of --keep-order was lost.
     output_lost: bool,
     took: Duration,
 }
 
-/// Says what there is to say, and finds the exit status.
+/// Prints the final messages. Returns the exit status.
 fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let console = &shop.keeper.console;
     let complain = |what: &str| console.line(&format!("requeue: {what}"));

@@ -1,12 +1,12 @@
-//! Keys and arguments as text that a person can read, and a shell or a JSON reader take.
+//! Keys and arguments as text for people, shells and JSON readers.
 //!
-//! Keys are bytes. On a terminal a key must not be able to move the cursor or to look
-//! like two keys, so it is shown the way a shell would want it typed: plain where
-//! that is safe, quoted where it is not, `$'…'` where bytes cannot be printed.
+//! Keys are bytes. On a terminal a key must not be able to move the cursor or to look like two keys, so it is
+//! shown as a shell would want it typed: plain if that is safe, quoted if not, `$'…'` if bytes cannot be
+//! printed.
 
 use std::fmt::Write as _;
 
-/// Keys in messages are cut to about this many bytes; files and JSON have them whole.
+/// Approximate maximum length of keys in messages; files and JSON have them whole.
 const SHOWN: usize = 160;
 
 /// One word of a shell command line that stands for exactly these bytes.
@@ -52,7 +52,7 @@ fn escape_bytes(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// A key in a message: quoted where needed, cut where it is long.
+/// A key in a message: quoted if needed, and cut if it is long.
 pub(crate) fn key(bytes: &[u8]) -> String {
     if bytes.len() <= SHOWN {
         return quoted(bytes);
@@ -86,13 +86,13 @@ pub(crate) fn json(text: &str) -> String {
     out
 }
 
-/// The members that name a key in a JSON object: `"key":"…"`; where the key is not
-/// UTF-8 the text has replacement characters, and `"key_hex"` has the exact bytes.
+/// The members for a key in a JSON object: `"key":"…"`; if the key is not UTF-8 the text has replacement
+/// characters, and `"key_hex"` has the exact bytes.
 pub(crate) fn json_key(bytes: &[u8]) -> String {
     json_bytes("key", bytes)
 }
 
-/// The same for other bytes, by this name.
+/// The members for other bytes, with this name.
 pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => format!("\"{name}\":{}", json(text)),

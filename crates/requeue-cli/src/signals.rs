@@ -1,5 +1,5 @@
-//! INT, TERM and HUP: the first asks to finish, the second to leave, the third insists;
-//! QUIT insists at once.
+//! Signals: of INT, TERM and HUP the first asks to finish, the second to leave, the third insists; QUIT
+//! insists at once.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,22 +13,22 @@ use crate::control::{Control, Level};
 use crate::limits;
 use crate::log::Log;
 
-/// Message of a first signal that leaves in a durable queue what is ready there.
+/// Message of a first signal after which ready keys stay in the durable queue.
 const CLAIMS_NO_MORE: &str =
     "the running programs may end, and nothing more is claimed; once more to stop them";
 
-/// The work that the first signal ends.
+/// The effect of the first signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// Only the input: what is ready is nowhere else, and is run.
+    /// It ends the input: ready keys are nowhere else, and are run.
     Input,
-    /// The claims of a process on a server: what it has claimed is run.
+    /// It ends the claims of a process on a server: claimed keys are run.
     Claims,
-    /// The runs of a file: what is ready stays in it.
+    /// It ends the runs of a file: ready keys stay in it.
     Runs,
 }
 
-/// Listens from `new` on; dropped, it listens no more.
+/// Listens for signals from `new` until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Listener {
     handle: Handle,
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// # Errors
     ///
-    /// The system refuses the handlers or the thread.
+    /// If the system refuses the handlers or the thread.
     pub(crate) fn new(control: Arc<Control>, log: Arc<Log>, first_ends: First) -> io::Result<Self> {
         let mut wanted = vec![SIGINT, SIGTERM, SIGQUIT];
         // `nohup requeue …` asks to outlive its terminal.
@@ -102,7 +102,7 @@ impl Listener {
 }
 
 impl Listener {
-    /// Waits until all that was to be said about signals so far is said.
+    /// Waits until all messages about signals so far are written.
     pub(crate) fn messages_said(&self) {
         let messages = std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner));
         for message in messages {
@@ -120,18 +120,17 @@ impl Drop for Listener {
     }
 }
 
-/// Sees to it that the system keeps the exit status of a program until we ask for it.
+/// Makes the system keep the exit status of a program until we read it.
 ///
-/// Whoever started us may have had `SIGCHLD` ignored (`trap '' CHLD`), and an ignored signal
-/// stays ignored across `exec`: the system then forgets each program as soon as it ends. A
-/// handler takes the place of that, one that does nothing of use: the default action could
-/// only be set by unsafe code, and each program that we start has the default action again
-/// because no handler outlives `exec`. Where one cannot ask whether the signal is ignored,
-/// there is always such a handler. Called before there is any thread or program.
+/// Our parent may have ignored `SIGCHLD` (`trap '' CHLD`), and an ignored signal stays ignored across `exec`:
+/// the system then forgets each program as soon as it ends. An empty handler replaces that: the default
+/// action could only be set by unsafe code, and our programs have the default action again because no handler
+/// outlives `exec`. If it is unknown whether the signal is ignored, there is always such a handler. Called
+/// before there is any thread or program.
 ///
 /// # Errors
 ///
-/// The system refuses the handler.
+/// If the system refuses the handler.
 pub(crate) fn keep_exit_statuses() -> io::Result<()> {
     if cfg!(not(target_os = "linux")) || ignored(SIGCHLD) {
         signal_hook::flag::register(SIGCHLD, Arc::new(AtomicBool::new(false)))?;
@@ -139,19 +138,18 @@ pub(crate) fn keep_exit_statuses() -> io::Result<()> {
     Ok(())
 }
 
-/// Sees to it that a file which may not grow any more (`ulimit -f`) is an error of the write,
-/// as a full disk is, and not the end of the command. A handler and not `SIG_IGN`, which the
-/// programs would inherit.
+/// Makes a file at its size limit (`ulimit -f`) an error of the write, like a full disk, and not the end of
+/// the command. A handler and not `SIG_IGN`, which the programs would inherit.
 ///
 /// # Errors
 ///
-/// The system refuses the handler.
+/// If the system refuses the handler.
 pub(crate) fn keep_going_without_room() -> io::Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
-/// Whether whoever started us had this signal ignored. Only Linux can be asked
-/// without unsafe code; elsewhere the answer is no.
+/// Whether our parent had this signal ignored. Only Linux tells this without unsafe code; on other systems
+/// the answer is no.
 fn ignored(signal: i32) -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return false;

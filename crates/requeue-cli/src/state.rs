@@ -1,7 +1,7 @@
-//! A durable queue under the command: `--state`, `requeue work`.
+//! The command's durable queue: `--state`, `requeue work`.
 //!
-//! The queue in memory is the same as without it, so that all else of the command knows nothing of the engine. Only what
-//! is added goes another way: a trigger is written first, and given to the queue in memory when it is on the disk.
+//! The queue in memory does not change, so that the rest of the command does not depend on the engine. Only
+//! adds differ: a trigger is written first, and given to the queue in memory when it is on the disk.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -24,27 +24,27 @@ use crate::run::USAGE;
 use crate::show::quoted;
 use crate::tally::Key;
 
-/// What the disk refused is tried again after so long.
+/// Delay before a write that the disk refused is tried again.
 const TRIES_AGAIN: Duration = Duration::from_millis(500);
-/// The server may take so long to take the last ends.
+/// Time limit for the server to accept the last ends.
 const ENDS_ARRIVE: Duration = Duration::from_secs(5);
-/// Whether all is worked off is looked for so often.
+/// Interval for checking whether all is worked off.
 const LOOKS: Duration = Duration::from_millis(20);
 
-/// A trigger that is being written.
+/// A trigger being written.
 struct Writing {
     key: Key,
     priority: i16,
-    /// So many lines stand for it.
+    /// Number of lines that it represents.
     lines: u64,
     op: Op<Added, AddFailed<Key, Cause>>,
 }
 
-/// Where the queue is.
+/// The place of the queue.
 enum Place {
     File {
         path: PathBuf,
-        /// The option and the path, as the user named them.
+        /// The option and the path, as the user gave them.
         named: String,
         file: Sqlite,
         queue: requeue_sqlite::Queue<Key, Cause>,
@@ -57,11 +57,11 @@ pub(crate) struct State {
     place: Place,
     /// In the order of the input.
     writing: Mutex<Vec<Writing>>,
-    /// It was said that nothing can be written.
+    /// It was reported that nothing can be written.
     is_in_trouble: AtomicBool,
-    /// So many ends that the server refused were told of.
+    /// Number of refused ends that were reported.
     refused_told: AtomicU64,
-    /// It was said what the queue does not have.
+    /// Unsupported options were reported.
     ignores_told: AtomicBool,
 }
 
@@ -72,11 +72,11 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Opens the queue where the options say it is, with a front of this shape.
+    /// Opens the queue of the options, with a front built by `shape`.
     ///
     /// # Errors
     ///
-    /// The exit status, and why it can't be worked on.
+    /// The exit status, and the reason why it can't be worked on.
     pub(crate) fn open(engine: &Engine, args: &Run, shape: Shape) -> Result<Self, (u8, String)> {
         let name = args.queue_name().to_owned();
         let place = match engine {
@@ -124,11 +124,11 @@ impl State {
         }
     }
 
-    /// The lock of the file that says who works on the queue. A server has leases.
+    /// The lock of the file's runner. A server has leases instead.
     ///
     /// # Errors
     ///
-    /// The system has no descriptor left.
+    /// If the system has no descriptor left.
     pub(crate) fn lock(&self) -> std::io::Result<Option<OwnedFd>> {
         match &self.place {
             Place::File { queue, .. } => queue.lock().map(Some),
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Begins to write a trigger. What becomes of it is told by [`settle`](Self::settle).
+    /// Begins to write a trigger. [`settle`](Self::settle) reports its result.
     pub(crate) fn begin(&self, key: &[u8], cause: Option<Cause>, priority: i16) {
         self.begin_for(1, key.to_vec(), cause, priority);
     }
@@ -151,14 +151,14 @@ impl State {
         lock(&self.writing).push(Writing { key, priority, lines, op });
     }
 
-    /// The line came again that was begun last. False if that is settled already.
+    /// Repeats the line that was begun last. False if that is already settled.
     pub(crate) fn repeat(&self) -> bool {
         lock(&self.writing).last_mut().map(|last| last.lines += 1).is_some()
     }
 
-    /// Waits until all triggers that were begun are on the disk, however long that can't be written to; `accepted` is
-    /// told of each, and of how many lines stand for it. Gives the number of lines that are not accepted, because the
-    /// command is to end, or the file can't keep them at all.
+    /// Waits until all begun triggers are on the disk, however long that takes; `accepted` gets each, with
+    /// the number of lines that it represents. Returns the number of lines that were not accepted, because
+    /// the command must end, or the file can't store them.
     pub(crate) fn settle(
         &self,
         control: &Control,
@@ -199,8 +199,8 @@ impl State {
         lost
     }
 
-    /// Says that the engine can't be written to, and that it can again, each time once; and what it does not do that was asked
-    /// for.
+    /// Reports once that the engine can't be written to, and that it can again; and options that it does not
+    /// support.
     pub(crate) fn tell_trouble(&self, log: &Log) {
         if self.cut_off().is_some() {
             return; // `finish` tells it, at the end of the command
@@ -230,7 +230,8 @@ impl State {
         }
     }
 
-    /// Why this process may not work on the queue any more: it has lost the file, or the server's schema serves it no more.
+    /// The reason why this process may no longer work on the queue: it has lost the file, or the server's
+    /// schema needs a newer program.
     fn cut_off(&self) -> Option<String> {
         match &self.place {
             Place::File { file, .. } => file
@@ -240,14 +241,15 @@ impl State {
         }
     }
 
-    /// Nothing is claimed any more then, and the keys of the programs that run go back: they are stopped.
+    /// Stops the programs if nothing can be claimed any more: their keys go back.
     pub(crate) fn ends_if_cut_off(&self, control: &Control) {
         if self.cut_off().is_some() {
             control.raise(Level::Stop);
         }
     }
 
-    /// What is to be said of ends of runs that the server has refused since that was told last; `None` if that is nothing.
+    /// A message about ends of runs that the server has refused since the last one; `None` if there were
+    /// none.
     fn refused(&self) -> Option<String> {
         let Place::Server(queue) = &self.place else { return None };
         let all = queue.ends_refused();
@@ -264,7 +266,7 @@ impl State {
         }
     }
 
-    /// What the engine had when it was opened, in words; `None` if that was nothing.
+    /// The engine's contents when it was opened, in words; `None` if it was empty.
     pub(crate) fn found(&self) -> Option<String> {
         let (named, queue) = match &self.place {
             Place::File { named, queue, .. } => (named, queue),
@@ -287,8 +289,8 @@ impl State {
         (ready + waiting > 0).then(|| format!("{named}: {ready} ready and {waiting} waiting go on"))
     }
 
-    /// Waits until nothing is ready or running, and nothing waits for a retry, or the command is told to end. Keys
-    /// that wait for a time of their own are not waited for. False if `limit` is over.
+    /// Waits until nothing is ready, running or waiting for a retry, or the command is told to end. Keys that
+    /// wait for a time of their own do not count. False if `limit` is over.
     pub(crate) fn work_off(&self, control: &Control, limit: Option<Duration>) -> bool {
         let queue = self.queue();
         let begun = Instant::now();
@@ -328,12 +330,12 @@ impl State {
         true
     }
 
-    /// Writes what is not written yet. The number of keys that are left in the file, which run when it is opened again; what
-    /// is left on a server is for others.
+    /// Writes everything pending. Returns the number of keys left in the file, which run when it is opened
+    /// again; keys left on a server are for others.
     ///
     /// # Errors
     ///
-    /// What could not be written or read, or was refused, and what becomes of it.
+    /// What could not be written or read, or was refused, and the consequence.
     pub(crate) fn finish(&self) -> Result<u64, String> {
         match &self.place {
             Place::File { path: file, named, queue, .. } => {
@@ -371,7 +373,7 @@ impl State {
         }
     }
 
-    /// What is to be said of lines that were read, and not accepted.
+    /// A message about lines that were read, and not accepted.
     pub(crate) fn lost(&self, lines: u64) -> String {
         let lines = if lines == 1 { "line" } else { &format!("{lines} lines") };
         match &self.place {
@@ -382,8 +384,8 @@ impl State {
         }
     }
 
-    /// Waits until the command is told to end, and tells of trouble meanwhile, and of ends that were refused. Those that are refused
-    /// later [`finish`](Self::finish) tells of.
+    /// Waits until the command is told to end. Meanwhile it reports trouble, and refused ends;
+    /// [`finish`](Self::finish) reports later ones.
     pub(crate) fn stay(&self, control: &Control, log: &Log) {
         while !control.reached(Level::WorkOff) {
             pause(control, TRIES_AGAIN);
@@ -396,7 +398,7 @@ impl State {
     }
 }
 
-/// Waits for so long, or until the command is told to end, or some signal came.
+/// Waits for this time, or until the command is told to end, or a signal came.
 fn pause(control: &Control, at_most: Duration) {
     let at_most = Timespec::try_from(at_most).ok();
     let mut fds = [PollFd::from_borrowed_fd(control.reading_ends.fd(), PollFlags::IN)];

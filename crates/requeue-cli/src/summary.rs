@@ -1,4 +1,4 @@
-//! The last words: what was done, and which keys are not well.
+//! The summary: what was done, and the keys with problems.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +11,18 @@ use crate::outcome::Failure;
 use crate::show;
 use crate::tally::{GaveUp, Tally};
 
-/// So many keys that gave up are told by name in the text.
+/// Maximum number of keys that the text lists.
 const NAMED: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
     pub(crate) tally: &'a Tally,
-    /// All keys came from an engine: what was added there, and how often, this process does not know.
+    /// All keys came from an engine: this process does not know what was added there, and how often.
     pub(crate) works: bool,
-    /// The engine is a server: what is left there is for other processes.
+    /// The engine is a server: remaining keys are for other processes.
     pub(crate) on_server: bool,
     pub(crate) gave_up: &'a [GaveUp],
-    /// So many more gave up, which are not kept.
+    /// Number of further keys that gave up, which are not kept.
     pub(crate) beyond: usize,
     /// The file of `--failed-to` could not be written.
     pub(crate) failed_to_lacks: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// The lines of the summary, with their newlines; empty if there is to be none.
+    /// The lines of the summary, with their newlines; empty if there is none.
     pub(crate) fn render(&self, form: Form) -> String {
         match form {
             Form::Text => self.text(),
@@ -42,7 +42,7 @@ impl Summary<'_> {
         }
     }
 
-    /// How many gave up.
+    /// Number of keys that gave up.
     fn all(&self) -> usize {
         self.gave_up.len() + self.beyond
     }

@@ -1,4 +1,4 @@
-//! What happened, counted; and which keys are not well.
+//! Counts of events, and the keys with problems.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
@@ -9,17 +9,17 @@ use crate::line::Beside;
 use crate::outcome::Failure;
 use crate::payload::Payload;
 
-/// A key as the queue holds it.
+/// A key in the queue.
 pub(crate) type Key = Vec<u8>;
 
-/// A key that gave up, and why.
+/// A key that gave up, and the reason.
 #[derive(Clone, Debug)]
 pub(crate) struct GaveUp {
     pub(crate) key: Key,
-    /// `None` if `key` is a line as it was read.
+    /// `None` if `key` is a whole line of the input.
     pub(crate) beside: Option<Beside>,
     pub(crate) why: Failure,
-    /// How many times its program was started, or was tried to be.
+    /// Number of times that its program was started, or was tried to be.
     pub(crate) attempts: u32,
 }
 
@@ -28,53 +28,53 @@ pub(crate) struct Tally {
     pub(crate) keys: AtomicU64,
     pub(crate) triggers: AtomicU64,
     pub(crate) coalesced: AtomicU64,
-    /// Triggers that `--resume` passed over.
+    /// Triggers that `--resume` skipped.
     pub(crate) skipped: AtomicU64,
     pub(crate) runs: AtomicU64,
     pub(crate) retries: AtomicU64,
-    /// Runs that ended well.
+    /// Successful runs.
     pub(crate) well: AtomicU64,
     pub(crate) running: AtomicUsize,
     fates: Mutex<Fates>,
 }
 
-/// So many keys that gave up are kept where none is asked for but the first ones: `work` goes on for months.
+/// Maximum number of keys that gave up, if only the first ones are needed: `work` may run for months.
 const KEPT: usize = 10_000;
 
 #[derive(Debug, Default)]
 struct Fates {
     /// Keys whose next run is still owed. A key is in it from the failure (or the "again", or the end that
-    /// came before its run) to the next run; so at the end, these are left. Kept here and
-    /// not read from the queue's counts, because a key can be ready and waiting at once.
+    /// came before its run) to the next run; so at the end, these are left. Kept here and not read from the
+    /// queue's counts, because a key can be ready and waiting at once.
     owed: HashMap<Key, Owed>,
-    /// By the last word on each key: a later run that ends well takes it out.
+    /// By the last result of each key: a later successful run removes it.
     gave_up: HashMap<Key, (u64, GaveUp)>,
-    /// Whether an engine keeps and counts what is owed, and nothing of it is kept here: another process may run a key
-    /// that failed in this one, which hears nothing of that.
+    /// Whether an engine keeps and counts what is owed, and nothing of it is kept here: another process may
+    /// run a key that failed in this one, which does not see that.
     kept_elsewhere: bool,
-    /// How many keys that gave up are kept at most, if there is a limit, and how often a key gave up beyond it.
+    /// Maximum number of keys that gave up, if there is a limit, and how often a key gave up beyond it.
     most: Option<usize>,
     beyond: usize,
-    /// The next place in either order.
+    /// The next number in either order.
     order: u64,
 }
 
-/// What a run would have that is owed, the older in front.
+/// The parts of an owed run, the older first.
 #[derive(Debug, Default)]
 struct Owed {
-    /// Tells the order in which the keys came to be owed a run.
+    /// Number in the order in which keys came to be owed a run.
     order: u64,
-    /// What runs had that the queue let go of.
+    /// The parts of runs that the queue has dropped.
     gone: Beside,
-    /// What the queue has for the next run.
+    /// The parts that the queue has for the next run.
     next: Beside,
-    /// What came when the queue took no more.
+    /// The parts that came after the queue was shut down.
     late: Beside,
 }
 
 impl Owed {
-    /// A run begins. What the queue does not have is not told to it; without values that makes
-    /// no difference. Whether something is still owed.
+    /// Handles the start of a run. It does not get parts that the queue has dropped; without values that
+    /// makes no difference. Returns whether something is still owed.
     fn is_paid_in_part(&mut self) -> bool {
         self.next = Beside::default();
         self.gone.payload.is_some() || self.late.payload.is_some()
@@ -89,7 +89,7 @@ impl Owed {
 }
 
 impl Tally {
-    /// One for keys that come from an engine, which goes on for months: of the keys that give up it keeps all, or the
+    /// A tally for keys from an engine, which may run for months: it keeps all keys that give up, or the
     /// first ones.
     pub(crate) fn of_an_engine(keeps_all: bool) -> Self {
         let tally = Self::default();
@@ -104,7 +104,7 @@ impl Tally {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A run of this key begins: what was owed is being paid.
+    /// Handles the start of a run of this key: its debt is being paid.
     pub(crate) fn begins(&self, key: &[u8]) {
         Self::add(&self.runs);
         self.running.fetch_add(1, Ordering::Relaxed);
@@ -115,12 +115,12 @@ impl Tally {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The run did not begin after all.
+    /// Undoes the start of a run.
     pub(crate) fn not_begun(&self) {
         self.runs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The key ended well.
+    /// Records that the key succeeded.
     pub(crate) fn done(&self, key: &[u8]) {
         Self::add(&self.well);
         let mut fates = self.fates();
@@ -129,8 +129,8 @@ impl Tally {
         }
     }
 
-    /// The key must run, or run again. Said before the queue is told, which may hand it
-    /// out at once.
+    /// Records that the key must run, or run again. Called before the queue is told, which may hand it out at
+    /// once.
     pub(crate) fn owe(&self, key: &[u8], beside: Beside) {
         let mut fates = self.fates();
         if !fates.kept_elsewhere {
@@ -138,7 +138,7 @@ impl Tally {
         }
     }
 
-    /// The key must run, and the queue does not know what this run had any more.
+    /// Records that the key must run, and that the queue has dropped this run's parts.
     pub(crate) fn let_go(&self, key: &[u8], beside: Beside) {
         let mut fates = self.fates();
         if fates.kept_elsewhere {
@@ -149,19 +149,19 @@ impl Tally {
         owed.next = Beside::default();
     }
 
-    /// The key, if its run is owed, would have had these values.
+    /// Adds values to an owed run of the key, if there is one.
     pub(crate) fn owe_values(&self, key: &[u8], payload: Option<Payload>) {
         if let Some(owed) = self.fates().owed.get_mut(key) {
             owed.next.payload = payload;
         }
     }
 
-    /// The key came when the queue took none any more: it is left.
+    /// Records a key that came after the queue was shut down: it is left.
     pub(crate) fn came_too_late(&self, key: &[u8], beside: Beside) {
         self.fates().owe(key).late.join(beside);
     }
 
-    /// There is nothing left to run the key for.
+    /// Records that the key has nothing left to run for.
     pub(crate) fn forget(&self, key: &[u8]) {
         self.fates().pay(key);
     }
@@ -184,14 +184,13 @@ impl Tally {
         fates.gave_up.len() + fates.beyond
     }
 
-    /// How often a key gave up that is not kept. A run that ends well later takes nothing away from it.
+    /// Number of times that a key gave up that is not kept. A later successful run does not reduce it.
     pub(crate) fn gave_up_beyond(&self) -> usize {
         self.fates().beyond
     }
 
-    /// The keys that gave up, in the order in which they did, and those whose run is still
-    /// owed, in the order in which it came to be. A key that gave up, came again and is
-    /// owed a run now is among the latter only.
+    /// The keys that gave up, in that order, and those whose run is still owed, in that order. A key that
+    /// gave up, came again and is owed a run is only in the latter.
     pub(crate) fn take_fates(&self) -> (Vec<GaveUp>, Vec<(Key, Beside)>) {
         let mut fates = self.fates();
         let (owed, gave_up) = (std::mem::take(&mut fates.owed), std::mem::take(&mut fates.gave_up));
@@ -228,9 +227,8 @@ impl Fates {
     }
 }
 
-/// Tells whether a key has been seen before, by a 64-bit fingerprint with a secret
-/// seed: among a million keys two are mistaken for one with a probability of
-/// 3 in 100 million, and a key costs about 10 bytes however long it is.
+/// Detects keys seen before, by a 64-bit fingerprint with a secret seed: among a million keys two are
+/// confused with a probability of 3 in 100 million, and a key costs about 10 bytes of any length.
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
     seed: RandomState,
@@ -238,7 +236,7 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
-    /// True the first time.
+    /// Returns true the first time.
     pub(crate) fn is_new(&mut self, key: &[u8]) -> bool {
         self.seen.insert(self.seed.hash_one(key))
     }
@@ -247,13 +245,13 @@ impl Distinct {
         self.seen.contains(&self.seed.hash_one(key))
     }
 
-    /// True if it was there.
+    /// Removes a key. Returns true if it was there.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         self.seen.remove(&self.seed.hash_one(key))
     }
 }
 
-/// A fingerprint is a hash already.
+/// A hasher for fingerprints, which are hashes already.
 #[derive(Debug, Default)]
 struct Itself(u64);
 

@@ -1,7 +1,7 @@
-//! From a key to the arguments of PROGRAM.
+//! The template: from a key to the arguments of PROGRAM.
 //!
-//! The places for the key are those of GNU parallel, and what becomes of odd keys
-//! (`a/`, `.bashrc`, `//`) is what GNU parallel makes of them.
+//! The placeholders are those of GNU parallel, and odd keys (`a/`, `.bashrc`, `//`) are treated as GNU
+//! parallel does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -11,23 +11,23 @@ use memchr::{memchr_iter, memrchr};
 
 use crate::show;
 
-/// What can stand for the key, anywhere in an argument, and what takes its place.
+/// The placeholders for the key, anywhere in an argument, with their replacements.
 const PLACES: [(&[u8], Part); 5] =
     [(b"{}", whole), (b"{.}", without_extension), (b"{/}", base_name), (b"{//}", directory), (b"{/.}", stem)];
 
-/// The part of a key that takes a place.
+/// The part of a key that replaces a placeholder.
 type Part = fn(&[u8]) -> &[u8];
 
-/// Why a key cannot reach the program at all: trying again would not help.
+/// The reason why a key cannot reach the program at all: trying again would not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpassable {
     /// An argument ends at its first NUL.
     HoldsNul,
     /// Longer than the system takes for one argument or variable.
     TooLong,
-    /// It is no key: under `--priority` its line does not begin with one.
+    /// With `--priority`: the line does not begin with one.
     NoPriority,
-    /// It is no key: under `--merge` there is nothing before the tab of its line.
+    /// With `--merge`: there is nothing before the line's tab.
     NoKey,
     /// A variable ends at its first NUL.
     PayloadHoldsNul,
@@ -52,22 +52,22 @@ impl std::fmt::Display for Unpassable {
     }
 }
 
-/// A stretch of an argument.
+/// A part of an argument.
 #[derive(Clone, Debug)]
 enum Piece {
     Text(Vec<u8>),
     Place(Part),
 }
 
-/// The command line with places for the key.
+/// The command line with placeholders for the key.
 #[derive(Debug)]
 pub(crate) struct Template {
     /// The file to execute.
     pub(crate) file: PathBuf,
-    /// PROGRAM as it was written: what the program sees as its own name.
+    /// PROGRAM as given: the program's own name.
     pub(crate) name: OsString,
     args: Vec<Vec<Piece>>,
-    /// No argument has a place for the key.
+    /// No argument has a placeholder for the key.
     append: bool,
     longest_string: usize,
 }
@@ -79,16 +79,16 @@ impl Template {
         Self { file, name, args, append, longest_string: longest_string() }
     }
 
-    /// The key stands only where it has a place.
+    /// Uses the key only in placeholders.
     pub(crate) fn without_key(self) -> Self {
         Self { append: false, ..self }
     }
 
-    /// The arguments behind PROGRAM for this key.
+    /// The arguments of PROGRAM for this key.
     ///
     /// # Errors
     ///
-    /// The system cannot pass the key.
+    /// If the system cannot pass the key.
     pub(crate) fn arguments(&self, key: &[u8]) -> Result<Vec<OsString>, Unpassable> {
         if memchr::memchr(0, key).is_some() {
             return Err(Unpassable::HoldsNul);
@@ -115,7 +115,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// The system cannot pass them.
+    /// If the system cannot pass them.
     pub(crate) fn payload(&self, text: &[u8]) -> Result<OsString, Unpassable> {
         if memchr::memchr(0, text).is_some() {
             return Err(Unpassable::PayloadHoldsNul);
@@ -137,8 +137,8 @@ impl Template {
     }
 }
 
-/// Cuts an argument at its places. Done once, so that a key which looks like a place
-/// is never taken for one.
+/// Splits an argument at its placeholders. Done once, so that a key that looks like a placeholder is never
+/// taken for one.
 fn pieces(arg: &[u8]) -> Vec<Piece> {
     let mut out = Vec::new();
     let mut from = 0;
@@ -165,7 +165,7 @@ fn whole(key: &[u8]) -> &[u8] {
     key
 }
 
-/// Without what follows the last dot of the last name, and without that dot.
+/// The key without its extension: the text after the last dot of the last name, and that dot.
 fn without_extension(key: &[u8]) -> &[u8] {
     match memrchr(b'.', key) {
         Some(dot) if memrchr(b'/', key).is_none_or(|slash| slash < dot) => &key[..dot],
@@ -173,12 +173,12 @@ fn without_extension(key: &[u8]) -> &[u8] {
     }
 }
 
-/// What follows the last slash.
+/// The text after the last slash.
 fn base_name(key: &[u8]) -> &[u8] {
     memrchr(b'/', key).map_or(key, |slash| &key[slash + 1..])
 }
 
-/// As `dirname` says it: `.` for a name without a slash.
+/// The directory as in `dirname`: `.` for a name without a slash.
 fn directory(key: &[u8]) -> &[u8] {
     match memrchr(b'/', without_slashes(key)) {
         Some(slash) => match without_slashes(&key[..slash]) {
@@ -194,13 +194,13 @@ fn stem(key: &[u8]) -> &[u8] {
     without_extension(base_name(key))
 }
 
-/// Without the slashes at its end.
+/// The key without trailing slashes.
 fn without_slashes(key: &[u8]) -> &[u8] {
     &key[..key.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1)]
 }
 
-/// Linux: `MAX_ARG_STRLEN`, 32 pages for one argument or variable with its NUL.
-/// Elsewhere only the sum is bounded, and the system says so at the start.
+/// Maximum length of one argument or variable with its NUL. Linux: `MAX_ARG_STRLEN`, 32 pages. On other
+/// systems only the sum is bounded, and reported at the start.
 fn longest_string() -> usize {
     if cfg!(target_os = "linux") { 32 * rustix::param::page_size() } else { usize::MAX }
 }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(template(&["{{}}"]).arguments(b"k").unwrap(), ["{k}"]);
     }
 
-    /// What GNU parallel 20221122 says of the same keys: {.}, {/}, {//}, {/.}.
+    /// The results of GNU parallel 20221122 for these keys: {.}, {/}, {//}, {/.}.
     #[test]
     fn parts_of_keys_are_those_of_gnu_parallel() {
         for (key, parts) in [

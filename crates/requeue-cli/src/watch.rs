@@ -18,11 +18,11 @@ use crate::show;
 use crate::whole_file::Own;
 use crate::worker::Shop;
 
-/// A watcher of what the options name; none where they name nothing.
+/// A watcher for the options; `None` if they name no path.
 ///
 /// # Errors
 ///
-/// A path that is not there, a glob that is none, a system that cannot watch.
+/// If a path does not exist, a glob is invalid, or the system cannot watch.
 pub(crate) fn watcher(args: &Run) -> Result<Option<Watcher>, WatchError> {
     if args.watch.is_empty() {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(crate) fn watcher(args: &Run) -> Result<Option<Watcher>, WatchError> {
     Watcher::new(&options, &args.watch).map(Some)
 }
 
-/// What is said of it.
+/// The error message.
 pub(crate) fn complaint(e: &WatchError) -> String {
     match e {
         WatchError::Root { path, error } => format!("{}: cannot be watched: {error}", shown(path)),
@@ -52,7 +52,7 @@ fn shown(path: &Path) -> String {
     show::key(path.as_os_str().as_bytes())
 }
 
-/// The exit status of a command that cannot begin to watch: 2 if it is the command line.
+/// The exit status of a command that cannot begin to watch: 2 if the command line is the cause.
 pub(crate) fn refusal(e: &WatchError) -> u8 {
     match e {
         WatchError::Root { .. } | WatchError::Glob { .. } => 2,
@@ -65,8 +65,7 @@ pub(crate) fn key(change: &Change) -> &[u8] {
     change.path.as_os_str().as_bytes()
 }
 
-/// Feeds the queue from the watcher, and with `--stdin` from standard input too, until
-/// the end is asked for.
+/// Feeds the queue from the watcher, and with `--stdin` from standard input too, until the end is requested.
 pub(crate) fn feed(
     shop: &Shop,
     watcher: Watcher,
@@ -98,8 +97,8 @@ pub(crate) fn feed(
     })
 }
 
-/// False once the queue takes nothing any more. `started` says that everything which was
-/// there has been told; `own` are the files that we write ourselves.
+/// Handles a report. False once the queue is shut down. `started`: all files that were there have been
+/// reported; `own` are the files that we write ourselves.
 fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
     *started |= matches!(report, Report::Ready { .. });
     let message = match report {
@@ -143,7 +142,7 @@ fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
     true
 }
 
-/// When the file was changed last, by the file system's clock.
+/// When the file was last changed, by the file system's clock.
 fn changed(path: &Path) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt as _;
     let data = path.symlink_metadata().ok()?;

@@ -1,9 +1,8 @@
-//! What a key of `--watch` is run for, where its file is gone.
+//! Runs of `--watch` whose file is gone.
 //!
-//! Editors and `sed -i` make files that live for a moment. The program is not told of one
-//! that is gone again before it could see it: neither that it was written nor that it was
-//! deleted. And a file that is gone cannot make its key fail for ever: a run that fails is
-//! followed by one for the deletion, and then the key has ended.
+//! Editors and `sed -i` create files that live for a moment. If a file is gone before the program could see
+//! it, the program is told neither that it was written nor that it was deleted. And a missing file cannot
+//! make its key fail for ever: a failed run is followed by one for the deletion, and then the key is done.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,10 +18,10 @@ use crate::tally::Distinct;
 
 #[derive(Debug)]
 pub(crate) struct Watched {
-    /// Files that were there at the start, or for which a run has begun since: somebody
-    /// may know them, and wants to hear of their end.
+    /// Files that were there at the start, or for which a run has begun since: a program may know them, and
+    /// needs to be told of their deletion.
     known: Mutex<Distinct>,
-    /// Which events are run for.
+    /// The events to run for.
     initial: bool,
     write: bool,
     delete: bool,
@@ -31,14 +30,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// None where keys are no files.
+    /// `None` if keys are not files.
     pub(crate) fn new(args: &Run) -> Option<Self> {
         let [initial, write, delete] = [On::Initial, On::Write, On::Delete].map(|on| args.runs_on(on));
         let files = || Self { known: Mutex::default(), initial, write, delete, one: args.one };
         (!args.watch.is_empty()).then(files)
     }
 
-    /// Somebody knows this file.
+    /// Records that a program knows this file.
     pub(crate) fn know(&self, key: &[u8]) {
         self.known().is_new(key);
     }
@@ -47,9 +46,8 @@ impl Watched {
         self.known().contains(key)
     }
 
-    /// Whether this event of a file is a reason to run its key. `started` says that
-    /// everything which was there at the start has been told: from then on `initial` is
-    /// what a resync tells, which was asked for.
+    /// Whether this event of a file is a reason to run its key. `started`: all files that were there at the
+    /// start have been reported: from then on `initial` comes from a requested resync.
     pub(crate) fn runs_on(&self, key: &[u8], event: Event, started: bool) -> bool {
         match event {
             Event::Delete => self.delete && (self.one || self.knows(key)),
@@ -66,8 +64,8 @@ impl Watched {
         }
     }
 
-    /// What the program is told of a key that is handed out for what was seen; None if
-    /// there is nothing to run it for. `failures` are those in a row.
+    /// The observation for the program, for a key that is handed out after `seen`; `None` if there is nothing
+    /// to run it for. `failures` are those in a row.
     pub(crate) fn begins(&self, key: &[u8], seen: &Seen, failures: u32) -> Option<Seen> {
         let gone = !self.one && is_gone(key);
         if gone && !(self.delete && self.knows(key)) {
@@ -78,8 +76,8 @@ impl Watched {
         Some(Seen { event, ..seen.clone() })
     }
 
-    /// What a failed run means for its key if the file is gone. `told` is what its program
-    /// was told, after so many failures in a row.
+    /// The meaning of a failed run for its key if the file is gone. `told` is the event that its program got,
+    /// after this number of failures in a row.
     pub(crate) fn ended(&self, key: &[u8], verdict: Verdict, told: Event, failures: u32) -> Verdict {
         match verdict {
             Verdict::Retry(why) | Verdict::GiveUp(why) if !self.one && is_gone(key) => {
@@ -100,7 +98,7 @@ impl Watched {
     }
 }
 
-/// Whether the system says that there is no such file. Where it does not say, there is one.
+/// Whether the system says that there is no such file. If unknown, false.
 fn is_gone(key: &[u8]) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let path = Path::new(OsStr::from_bytes(key));
@@ -112,7 +110,7 @@ mod tests {
     use super::*;
     use crate::outcome::Failure;
 
-    /// The files of a directory, and the keys of one that is there and one that is not.
+    /// A directory's watched files, with one key that exists and one that does not.
     fn setting(on: [bool; 3]) -> (Watched, tempfile::TempDir, Vec<u8>, Vec<u8>) {
         let [initial, write, delete] = on;
         let dir = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
-//! A file that is complete or not there.
+//! A file that is complete or missing.
 //!
-//! What is written goes to a temporary file beside it that takes its name at the end,
-//! so it may be the very file that the input comes from, and a full disk leaves the old
-//! one. What is not a regular file (a pipe, a device) is written as it is.
+//! Output goes to a temporary file beside it that gets its name at the end: so it may be the very file that
+//! the input comes from, and a full disk leaves the old one. A file that is not regular (a pipe, a device) is
+//! written directly.
 //!
-//! The temporary file is there only while it is written: made at the start, it would stay
-//! for ever when the command is killed during the runs. `O_TMPFILE`, which has no name, is
-//! not on every file system, and cannot take the place of a file that is there.
+//! The temporary file exists only while it is written: if it were created at the start, it would stay for
+//! ever when the command is killed during the runs. `O_TMPFILE`, which has no name, is not on every file
+//! system, and cannot replace an existing file.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 use tempfile::NamedTempFile;
 
-/// What the name of a temporary file begins with.
+/// Prefix of a temporary file's name.
 const PREFIX: &str = ".requeue-";
-/// So many letters and digits follow.
+/// Number of letters and digits after the prefix.
 const RANDOM: usize = 6;
 
-/// The file, before anything is written: what is wrong with the name is said then.
+/// The file, before anything is written: an invalid name is reported early.
 #[derive(Debug)]
 pub(crate) enum WholeFile {
     Beside { target: PathBuf, permissions: Option<Permissions> },
@@ -32,7 +32,7 @@ pub(crate) enum WholeFile {
 impl WholeFile {
     /// # Errors
     ///
-    /// The file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match std::fs::metadata(path) {
             Ok(data) if data.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
@@ -57,11 +57,11 @@ impl WholeFile {
         Ok(Self::Beside { target, permissions })
     }
 
-    /// Lets `fill` write what is to be in the file.
+    /// Lets `fill` write the contents.
     ///
     /// # Errors
     ///
-    /// It could not be written; a file of that name is as it was.
+    /// If it could not be written; an existing file of that name is unchanged.
     pub(crate) fn write(self, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         match self {
             Self::Directly(file) => put(&file, fill),
@@ -76,7 +76,7 @@ impl WholeFile {
     }
 }
 
-/// An empty file beside `target`. It goes when it is dropped.
+/// An empty file beside `target`, removed when it is dropped.
 fn temporary(target: &Path, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
     let directory = directory(target);
     // The error of what follows would name the temporary file, of which nobody has heard.
@@ -94,7 +94,7 @@ fn temporary(target: &Path, permissions: Option<Permissions>) -> io::Result<Name
     Ok(temporary)
 }
 
-/// Files that are written by us: they are no keys where they lie among those that are watched.
+/// Files that we write: they are no keys even among watched ones.
 #[derive(Debug)]
 pub(crate) struct Own(Vec<PathBuf>);
 
@@ -117,13 +117,13 @@ impl Own {
     }
 }
 
-/// The name of a file, which may not be there, in the true name of its directory.
+/// The path of a file, which may not exist, in its real directory.
 fn resolved(path: &Path) -> Option<PathBuf> {
     Some(directory(path).canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Whether both names are of one regular file, which may not be there yet: the second
-/// that is written would take the place of the first.
+/// Whether both names are of one regular file, which may not exist yet: the second one written would replace
+/// the first.
 pub(crate) fn same(a: &Path, b: &Path) -> bool {
     match (Place::of(a), Place::of(b)) {
         (Some(a), Some(b)) => a == b,
@@ -131,7 +131,7 @@ pub(crate) fn same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A regular file: the one that is there, whatever its name, or the name of the one to come.
+/// A regular file: an existing one, whatever its name, or the name of a new one.
 #[derive(PartialEq, Eq)]
 enum Place {
     There(u64, u64),
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-/// Whether standard input is this very file.
+/// Whether standard input is this file.
 pub(crate) fn is_input(path: &Path) -> bool {
     let data = std::fs::metadata(path);
     data.is_ok_and(|data| data.is_file() && is(rustix::stdio::stdin(), &data))
@@ -162,7 +162,7 @@ fn directory(path: &Path) -> &Path {
     }
 }
 
-/// Whether this is the file that our own output or messages go to.
+/// Whether our own output or messages go to this file.
 fn is_ours(data: &Metadata) -> bool {
     is(rustix::stdio::stdout(), data) || is(rustix::stdio::stderr(), data)
 }

@@ -1,5 +1,5 @@
-//! What a worker does with a key: run PROGRAM for it, and say how it ended. The loop
-//! around it is the library's [`Worker`].
+//! The work on one key: runs PROGRAM, and reports how it ended. The loop around it is the library's
+//! [`Worker`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -35,7 +35,7 @@ const SCRATCH: usize = 64 * 1024;
 /// A key that was handed out.
 type Job = requeue::Run<Key, Cause>;
 
-/// What the workers share.
+/// State shared by the workers.
 #[derive(Debug)]
 pub(crate) struct Shop {
     pub(crate) args: Run,
@@ -43,16 +43,16 @@ pub(crate) struct Shop {
     /// The file of the queue, if it is in one.
     pub(crate) state: Option<Arc<State>>,
     pub(crate) template: Template,
-    /// How lines of the input are read, and written.
+    /// The format of input lines.
     pub(crate) format: Format,
     pub(crate) keeper: Keeper,
     pub(crate) tally: Tally,
     pub(crate) log: Arc<Log>,
-    /// What hears of triggers that never come to the queue, under `--listen`.
+    /// The metrics' sink for triggers that never enter the queue, with `--listen`.
     pub(crate) sink: Option<Arc<QueueSink>>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) files: Files,
-    /// Only where keys are files that are watched.
+    /// Only if keys are watched files.
     pub(crate) loops: Option<Loops>,
     /// PROGRAM cannot be started at all: exit status and reason.
     pub(crate) unusable: Mutex<Option<(u8, io::Error)>>,
@@ -60,8 +60,8 @@ pub(crate) struct Shop {
     pub(crate) faulty: AtomicBool,
 }
 
-/// A fault of ours ends the command, and not in silence. The level rises before the
-/// library puts the key back, so that the key is left and not run for ever.
+/// Ends the command after a fault of ours, with a message. The level rises before the library puts the key
+/// back, so that the key is left and not run for ever.
 struct LeaveOnPanic<'a>(&'a Shop);
 
 impl Drop for LeaveOnPanic<'_> {
@@ -77,7 +77,7 @@ impl Drop for LeaveOnPanic<'_> {
 ///
 /// # Errors
 ///
-/// The system has no thread for even one.
+/// If the system has no thread for even one.
 pub(crate) fn start(shop: &Arc<Shop>, workers: usize) -> io::Result<Worker> {
     let (works, hears) = (Arc::clone(shop), Arc::clone(shop));
     let worker = Worker::of(&shop.queue)
@@ -89,7 +89,7 @@ pub(crate) fn start(shop: &Arc<Shop>, workers: usize) -> io::Result<Worker> {
     Ok(worker)
 }
 
-/// One run of the program: which it is, and what it is told.
+/// One run of the program, and its input.
 #[derive(Debug)]
 struct Try {
     attempt: u32,
@@ -102,7 +102,7 @@ impl Try {
         Subject { key, attempt: self.attempt }
     }
 
-    /// The run has failed, and its file is gone.
+    /// Changes it to a run for the deletion of its file.
     fn is_for_the_deletion(&mut self) {
         self.attempt = self.attempt.saturating_add(1);
         self.failures = self.failures.saturating_add(1);
@@ -163,7 +163,7 @@ impl Shop {
         }
     }
 
-    /// What the run is for. `None`: no further run begins.
+    /// The cause of the run. `None`: no further run begins.
     fn let_in(&self, job: &Job) -> Option<Cause> {
         // In a file no worker takes a key from the last runs on, and one that has just been taken belongs to them.
         let end = if self.is_in_file() { Level::Stop } else { Level::LastRuns };
@@ -177,7 +177,7 @@ impl Shop {
         self.state.is_some() && !self.args.is_on_server()
     }
 
-    /// Whether the key must wait until it is known who writes its file.
+    /// Whether the key must wait until it is known what writes its file.
     fn is_put_off(&self, key: &[u8], cause: &Cause, priority: i16) -> bool {
         let Some(loops) = &self.loops else { return false };
         match loops.begins(key, SystemTime::now()) {
@@ -188,7 +188,7 @@ impl Shop {
         false
     }
 
-    /// The key asked to come again. A queue that was shut down refuses it, and lets go of it.
+    /// Records that the key asked to come again. A queue that was shut down refuses and drops it.
     fn owe(&self, job: &Job) {
         if matches!(self.queue.phase(), Phase::ShutDown | Phase::Over) {
             self.let_go(job);
@@ -197,13 +197,13 @@ impl Shop {
         }
     }
 
-    /// The key must run, but the queue lets go of it with what it had.
+    /// Records that the key must run, but that the queue drops it with its parts.
     fn let_go(&self, job: &Job) {
         self.tally.let_go(job.key(), beside(job));
     }
 
-    /// The queue lets go of the key; what is to be said of it is said. A file keeps it as it was before
-    /// its run, which is what becomes of a retry that is refused: nothing is left before the queue is shut down.
+    /// The outcome for a key that the queue drops, after its messages. A file keeps it as it was before its
+    /// run, like a refused retry: nothing is left before the queue is shut down.
     fn left(&self) -> Outcome {
         if self.state.is_none() {
             return Outcome::GiveUp("left".into());
@@ -215,7 +215,7 @@ impl Shop {
         Outcome::Retry("left".into())
     }
 
-    /// Runs PROGRAM for this key. An error means that it cannot be run for any.
+    /// Runs PROGRAM for this key. An error means that it cannot be run for any key.
     fn attempt(&self, job: &Job, turn: &Try) -> Result<Verdict, (u8, io::Error)> {
         let (key, attempt) = (job.key(), turn.attempt);
         let arguments = match self.template.arguments(key) {
@@ -282,8 +282,8 @@ impl Shop {
         }
     }
 
-    /// Writes the run into the joblog. The queue is told of the run's end later, so the
-    /// rows of a key are in the order of its runs.
+    /// Writes the run into the joblog. The queue is told of the run's end later, so the rows of a key are in
+    /// the order of its runs.
     fn book(&self, row: &Row<'_>) {
         if let Some(e) = self.files.joblog.as_ref().and_then(|joblog| joblog.record(row)) {
             let path = self.args.joblog.as_deref().unwrap_or("".as_ref());
@@ -291,8 +291,8 @@ impl Shop {
         }
     }
 
-    /// The key's fate, in our own books. They are written before the queue is told,
-    /// which may hand the key out again at once.
+    /// Records the key's result in our own tally, before the queue is told, which may hand the key out again
+    /// at once.
     fn settle(&self, job: &Job, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
         let Subject { key, attempt } = subject;
         // A run that fails keeps its place for its retry. What is left at the end is passed on then.
@@ -355,7 +355,7 @@ impl Shop {
         }
     }
 
-    /// What became of a retry is known only when the queue was asked.
+    /// Handles the result of a retry, which is known only after the queue was asked.
     fn ended(&self, key: &Key, run: &RunReport<'_>) {
         if let Some(state) = &self.state {
             state.tell_trouble(&self.log);
@@ -387,7 +387,7 @@ impl Shop {
     }
 }
 
-/// What the triggers had beside the key.
+/// The parts of the triggers beside the key.
 fn beside(job: &Job) -> Beside {
     Beside { priority: job.priority(), payload: job.value().and_then(|cause| cause.payload.clone()) }
 }

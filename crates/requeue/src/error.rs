@@ -143,28 +143,22 @@ pub enum BuildError {
 }
 
 messages!(BuildError {
-    NoName => "a queue with metrics needs a name, which becomes the label of its metrics: \
-        call .name(\"…\") on the builder",
-    OrderAndPriorities => "priorities are an order, first in first out within each of them: \
-        leave out .order(…) and .custom_order(…), or .priorities()",
-    BoundOfZero => "a bound of 0 takes no key at all: give .bound(…) at least 1, or leave it out",
-    DropOldestWithoutBound => "only a queue with a bound drops keys for room: \
-        call .bound(…) on the builder too, or leave out .drop_oldest(…)",
-    DropOldestAndOwnOrder => "with an order of your own the queue does not choose which key to drop: \
-        leave out .drop_oldest(…), or .custom_order(…)",
-    EngineAndBound => "an engine keeps no bound: leave out .bound(…), or count in front of the queue",
-    MaxWaitWithoutPriorities => "only a queue with priorities or groups passes keys over: \
-        call .priorities() or .group_by(…) on the builder too, or leave out .max_wait(…)",
+    NoName => "a queue with metrics needs a name: call .name(\"…\") on the builder",
+    OrderAndPriorities => "priorities exclude another order: remove .order(…) and .custom_order(…), or .priorities()",
+    BoundOfZero => "bound must be at least 1: with 0 the queue would accept no key",
+    DropOldestWithoutBound => ".drop_oldest(…) needs a bound: call .bound(…) on the builder, or remove .drop_oldest(…)",
+    DropOldestAndOwnOrder => "with a custom order the oldest key is unknown: remove .drop_oldest(…), or .custom_order(…)",
+    EngineAndBound => "`.bound(…)` is not supported with an engine: remove it, or limit adds yourself",
+    MaxWaitWithoutPriorities => ".max_wait(…) needs priorities or groups: \
+        call .priorities() or .group_by(…) on the builder, or remove .max_wait(…)",
     OverdueEvery { asked } => "invalid .overdue_every({asked}): use at least 2, so that other keys are handed out too",
-    OrderAndGroups => "groups that take turns are an order, first in first out within each of them: \
-        leave out .order(…) and .custom_order(…), or .group_by(…)",
-    NothingWithinGroups => "priorities within groups need priorities and groups: call .priorities() and \
-        .group_by(…) on the builder too, or leave out .priorities_within_groups()",
-    GroupCapZero => "a group of which no key may be held is never served: give .cap(…) at least 1",
-    Rate { asked } => "a dispatch rate of {asked} is none: take a finite number of keys a second that is \
-        above 5.5e-11 (a key in 580 years), and a burst of at least 1 key; without a limit leave out .rate(…)",
-    LabelName { name } => "a label cannot be called {name:?}: take letters (a-z, A-Z), digits and _, \
-        begin with no digit, and not with __, which Prometheus keeps for itself",
-    LabelTaken { name } => "there is a label {name:?} already: give each label once, and none that is called \
-        name, le, quantile, outcome, priority, tier or group, which the metrics have themselves",
+    OrderAndGroups => "groups exclude another order: remove .order(…) and .custom_order(…), or .group_by(…)",
+    NothingWithinGroups => ".priorities_within_groups() needs priorities and groups: \
+        call .priorities() and .group_by(…) on the builder, or remove it",
+    GroupCapZero => "group cap must be at least 1: with 0 its keys would never run",
+    Rate { asked } => "invalid dispatch rate {asked}: use a finite, positive rate and a burst of at least 1 \
+        (for no limit remove .rate(…))",
+    LabelName { name } => "invalid label name {name:?}: use ASCII letters, digits and _, not starting with a digit or __",
+    LabelTaken { name } => "duplicate label {name:?}: use each name once, and none of the metrics' own: \
+        name, le, quantile, outcome, priority, tier, group",
 });

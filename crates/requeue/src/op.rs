@@ -49,7 +49,7 @@ impl fmt::Display for EngineError {
             Self::Unknown(why) => write!(f, "it may have happened or not: {why}"),
             Self::ShutDown => f.write_str("the queue is shut down"),
             Self::LeaseLost => {
-                f.write_str("nothing has changed: the lease of the run is lost, and others have the key")
+                f.write_str("nothing has changed: the run's lease is lost, and another process has the key")
             }
             Self::Version { found, known } => {
                 write!(
@@ -57,7 +57,7 @@ impl fmt::Display for EngineError {
                     "the store's schema has version {found}, and this program knows up to {known}: use a newer release of the program"
                 )
             }
-            Self::Codec(why) => write!(f, "a key or a value can't be written or read: {why}"),
+            Self::Codec(why) => write!(f, "cannot encode or decode a key or value: {why}"),
         }
     }
 }

@@ -78,14 +78,14 @@ pub(crate) enum Command {
     Engine(engine::Command),
 }
 
-/// The lease where none is said.
+/// Default lease.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Where a durable queue is.
+/// The place of a durable queue.
 #[derive(Clone, Debug)]
 pub(crate) enum Engine {
     File(PathBuf),
-    /// How to connect to it. There may be a password in it.
+    /// The connection string. It may contain a password.
     Server(String),
 }
 
@@ -97,19 +97,23 @@ pub(crate) struct Run {
     #[arg(short = '0', long)]
     pub(crate) null: bool,
 
-    /// A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0
+    /// Each line of the input starts with a priority, a number from -32768 to 32767, and a tab; higher
+    /// priorities run first. A key that comes again with a higher priority is raised. Watched files have 0
     #[arg(long)]
     pub(crate) priority: bool,
 
-    /// With --priority, one of every 8 runs is of the key that has been ready longest, once that is D
+    /// With --priority, after D in line, run a key before others (oldest first), in one of every 8 runs
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "passed_over", help_heading = "Running")]
     pub(crate) max_wait: Option<Duration>,
 
-    /// A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due
+    /// Let a run also stand for the delayed runs (retries too) that its key had before it began. Without this
+    /// each runs when it is due
     #[arg(long, help_heading = "Running")]
     pub(crate) absorb: bool,
 
-    /// Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
+    /// Divide keys into groups that take turns. The group of a key is the text before the first SEP (or the
+    /// whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do
+    /// not match form one group
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse, help_heading = "Running")]
     pub(crate) group_by: Option<GroupBy>,
 
@@ -117,15 +121,18 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = group_cap, requires = "group_by", help_heading = "Running")]
     pub(crate) group_cap: Option<NonZeroUsize>,
 
-    /// With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this
+    /// With --group-by, start at most R runs of each group per second, or per minute or hour with R/m and
+    /// R/h, retries included. Other groups go ahead of one that waits for this
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, requires = "group_by", help_heading = "Running")]
     pub(crate) group_rate: Option<f64>,
 
-    /// A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too
+    /// Read lines of a key, a tab and a value, and pass the values of a run's triggers in REQUEUE_PAYLOAD:
+    /// last (the last one), concat (all, one per line), count (the number of triggers, with or without
+    /// values). A retry also gets the values of the failed run
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     pub(crate) merge: Option<Merge>,
 
-    /// Put the key and a tab in front of each line of output
+    /// Prefix each line of output with the key and a tab
     #[arg(long)]
     pub(crate) tag: bool,
 
@@ -133,39 +140,43 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) group: bool,
 
-    /// Print the output of each run in one piece, in the order in which keys were read. What comes after a key that waits for a retry is kept until that key is done or gives up; a key that comes again after its run began has its next place at the end
+    /// Print the output of each run in one piece, in the order in which keys were read. Output after a key
+    /// that waits for a retry is kept until that key is done or gives up. A key that comes again after its
+    /// run began goes to the end
     #[arg(short = 'k', long)]
     pub(crate) keep_order: bool,
 
-    /// Print what would be run, once for each key, and run nothing
+    /// Print the commands, once for each key, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times
+    /// Watch PATH: first all files at and below it are keys, then each file that is written, created, moved
+    /// or deleted; can be given several times
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = "Watching")]
     pub(crate) watch: Vec<PathBuf>,
 
-    /// With --watch, keys are read from standard input too
+    /// With --watch, read keys from standard input too
     #[arg(long, help_heading = "Watching")]
     pub(crate) stdin: bool,
 
-    /// Directories are keys too
+    /// Make directories keys too
     #[arg(long, help_heading = "Watching")]
     pub(crate) dirs: bool,
 
-    /// Only files that match GLOB, written as in a .gitignore, are keys; can be given several times
+    /// Use only files that match GLOB (syntax of .gitignore) as keys; can be given several times
     #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) glob: Vec<String>,
 
-    /// Files and directories that match GLOB are no keys, nor is anything below them; can be given several times
+    /// Skip files and directories that match GLOB; can be given several times
     #[arg(long, value_name = "GLOB", help_heading = "Watching")]
     pub(crate) ignore: Vec<String>,
 
-    /// Read no .gitignore files: what they hide, and .git, are keys like any others
+    /// Ignore .gitignore files: the files that they hide, and .git, become keys too
     #[arg(long, help_heading = "Watching")]
     pub(crate) no_gitignore: bool,
 
-    /// What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete
+    /// Run a key on these events, separated by commas: initial (it exists at the start), write (it is created
+    /// or changed), delete
     #[arg(
         long,
         value_name = "EVENT",
@@ -175,19 +186,21 @@ pub(crate) struct Run {
     )]
     pub(crate) on: Vec<On>,
 
-    /// Run nothing for what is there at the start, only for changes; the same as --on write,delete
+    /// Run only for changes, not for files that exist at the start; same as --on write,delete
     #[arg(long, conflicts_with = "on", help_heading = "Watching")]
     pub(crate) no_initial: bool,
 
-    /// All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile
+    /// Treat all changes as one key: run PROGRAM once per batch of changes, without a path argument. The key
+    /// is the first PATH
     #[arg(long, help_heading = "Watching")]
     pub(crate) one: bool,
 
-    /// Every D, look at everything again and run every key again
+    /// Look at everything again and run every key again, every D
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Watching")]
     pub(crate) resync: Option<Duration>,
 
-    /// Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]
+    /// Run a key when no trigger has come for it for QUIET, at the latest MAX after the first [default: 0s;
+    /// with --watch 50ms]
     #[arg(
         long,
         value_name = "QUIET[:MAX]",
@@ -200,15 +213,16 @@ pub(crate) struct Run {
     )]
     pub(crate) debounce: Quiet,
 
-    /// With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]
+    /// With a --debounce without MAX, run a key at the latest D after its first trigger [default: 1s]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "debounced", help_heading = "Watching")]
     pub(crate) debounce_max: Option<Duration>,
 
-    /// Keep at most N keys that wait, are retried or run; further input is read when some are done
+    /// Keep at most N keys that wait, are retried or run; read more input when some are done
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = bound, help_heading = "Running")]
     pub(crate) bound: Option<NonZeroUsize>,
 
-    /// Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9
+    /// Keep the queue in FILE, which is created if needed: accepted keys, with their failures, delays,
+    /// priorities and values, continue after any end, even kill -9
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Keeping")]
     pub(crate) state: Option<PathBuf>,
 
@@ -216,7 +230,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME", help_heading = "Keeping")]
     queue: Option<String>,
 
-    /// With --state, go on after the end of the input until a signal comes: keys come by `requeue add`
+    /// With --state, continue after the end of the input until a signal: keys come from `requeue add`
     #[arg(long, requires = "state", help_heading = "Keeping")]
     pub(crate) stay: bool,
 
@@ -236,11 +250,12 @@ pub(crate) struct Run {
     #[arg(short = 'j', long, value_name = "N", allow_hyphen_values = true, value_parser = workers, help_heading = "Running")]
     pub(crate) workers: Option<NonZeroUsize>,
 
-    /// At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing
+    /// Start at most R runs per second, or per minute or hour with R/m and R/h, retries included. A key that
+    /// comes again while it waits costs nothing
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = rate_or_none, help_heading = "Running")]
     pub(crate) rate: Option<Rate>,
 
-    /// A run that takes longer than D fails: TERM, then KILL, to its process group
+    /// Fail a run that takes longer than D: TERM, then KILL, to its process group
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Running")]
     pub(crate) timeout: Option<Duration>,
 
@@ -252,15 +267,16 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) base_delay: Option<Duration>,
 
-    /// The longest delay before a retry [default: 5m]
+    /// Maximum delay before a retry [default: 5m]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) max_delay: Option<Duration>,
 
-    /// Lengthen each delay by a random part of it, up to this fraction [default: 0.2]
+    /// Lengthen each delay at random, by up to this fraction [default: 0.2]
     #[arg(long, value_name = "F", allow_hyphen_values = true, value_parser = fraction, help_heading = "Retrying")]
     pub(crate) jitter: Option<f64>,
 
-    /// Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3
+    /// Retry by this limiter, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst.
+    /// LIMITER is a text as for `requeue plan`, such as fast-slow:fast=1s,slow=1m,after=3
     #[arg(
         long,
         value_name = "TEXT",
@@ -271,15 +287,15 @@ pub(crate) struct Run {
     )]
     pub(crate) limiter: Option<Limiter>,
 
-    /// At most R retries a second over all keys (off by default)
+    /// Limit retries of all keys together to R per second (off by default)
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = rate, help_heading = "Retrying")]
     pub(crate) retry_rate: Option<f64>,
 
-    /// Up to N retries at once under --retry-rate [default: 1]
+    /// With --retry-rate, allow up to N retries at once [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "retry_rate", value_parser = at_least_one, help_heading = "Retrying")]
     pub(crate) retry_burst: Option<u32>,
 
-    /// A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]
+    /// Give a key up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]
     #[arg(
         long,
         value_name = "N",
@@ -292,7 +308,8 @@ pub(crate) struct Run {
     )]
     pub(crate) max_attempts: u32,
 
-    /// What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)
+    /// Set how a trigger acts on a key that waits for a retry, or whose current run fails: run (run it now),
+    /// respect (wait for the retry), reset (run it now, and forget its failures)
     #[arg(
         long,
         value_name = "WHAT",
@@ -302,35 +319,36 @@ pub(crate) struct Run {
     )]
     pub(crate) in_backoff: InBackoff,
 
-    /// Exit status 75 means "again after D", not a failure
+    /// Take exit status 75 as "run again after D", not as a failure
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(crate) again_after: Option<Duration>,
 
-    /// A run that ends with this exit status is not retried; can be given several times
+    /// Do not retry a run with this exit status; can be given several times
     #[arg(long, value_name = "CODE", allow_hyphen_values = true, value_parser = exit_status, help_heading = "Retrying")]
     pub(crate) fatal_code: Vec<u8>,
 
-    /// After the end of the input, or the first signal, go on for D at most: then stop the programs and leave
+    /// After the end of the input, or the first signal, continue for at most D; then stop the programs and
+    /// leave
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Ending")]
     pub(crate) drain_timeout: Option<Duration>,
 
-    /// When a key gives up, begin no further run: the running ones end, the rest is left
+    /// When a key gives up, start no further run: current runs end, other keys are left
     #[arg(long, help_heading = "Ending")]
     pub(crate) fail_fast: bool,
 
-    /// At the end write the keys that gave up to FILE, fit to be read again
+    /// At the end, write the keys that gave up to FILE (usable as input)
     #[arg(long, value_name = "FILE", help_heading = "Reporting")]
     pub(crate) failed_to: Option<PathBuf>,
 
-    /// At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again
+    /// At the end, write unfinished keys (ready, waiting for a retry, or stopped) to FILE (usable as input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) left_to: Option<PathBuf>,
 
-    /// Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between
+    /// Append a line for each run to FILE: key, attempt, start, seconds, status and signal, separated by tabs
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) joblog: Option<PathBuf>,
 
-    /// Skip the keys whose last run in the file of --joblog ended well (needs --joblog)
+    /// Skip the keys whose last run in the file of --joblog succeeded (needs --joblog)
     #[arg(long, requires = "joblog", conflicts_with = "watch", help_heading = "Reporting")]
     pub(crate) resume: bool,
 
@@ -338,19 +356,19 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDR", allow_hyphen_values = true, value_parser = listen::address, help_heading = "Reporting")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// At the end write the metrics that --listen serves to FILE
+    /// At the end, write the metrics of --listen to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Reporting")]
     pub(crate) metrics_to: Option<PathBuf>,
 
-    /// How failed runs are reported on standard error [default: text]
+    /// Format of reports of failed runs on standard error [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
     pub(crate) log: Option<Form>,
 
-    /// The summary on standard error at the end [default: text]
+    /// Format of the summary on standard error at the end [default: text]
     #[arg(long, value_name = "FORM", help_heading = "Reporting")]
     pub(crate) summary: Option<Form>,
 
-    /// No log, no summary and no progress line, unless --log or --summary asks for it
+    /// Print no log, summary or progress line, unless --log or --summary asks for it
     #[arg(short, long, help_heading = "Reporting")]
     pub(crate) quiet: bool,
 
@@ -361,7 +379,7 @@ pub(crate) struct Run {
     pub(crate) program: Vec<OsString>,
 }
 
-/// What a key of `--watch` is run for.
+/// Events for which a key of `--watch` is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum On {
     Initial,
@@ -369,7 +387,7 @@ pub(crate) enum On {
     Delete,
 }
 
-/// What a trigger does for a key that waits for a retry.
+/// Effect of a trigger on a key that waits for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InBackoff {
     Run,
@@ -395,22 +413,22 @@ pub(crate) enum Form {
 }
 
 impl Run {
-    /// What the key waits for whose first run fails.
+    /// Delay after a key's first failure.
     pub(crate) fn base_delay(&self) -> Duration {
         self.base_delay.unwrap_or(Duration::from_secs(1))
     }
 
-    /// By up to which part of it a delay is lengthened.
+    /// The fraction by which a delay is lengthened at most.
     pub(crate) fn jitter(&self) -> f64 {
         self.jitter.unwrap_or(0.2)
     }
 
-    /// The longest delay before a retry.
+    /// The maximum delay before a retry.
     pub(crate) fn max_delay(&self) -> Duration {
         self.max_delay.unwrap_or(Duration::from_secs(300))
     }
 
-    /// How long this process may be silent before others get its keys, if they may at all.
+    /// How long this process may be silent before others get its keys, if they can.
     pub(crate) fn lease(&self) -> Option<Duration> {
         self.is_on_server().then(|| self.lease.unwrap_or(LEASE))
     }
@@ -420,28 +438,28 @@ impl Run {
         matches!(self.engine, Some(Engine::Server(_)))
     }
 
-    /// Where the queue is, if not in memory alone.
+    /// The place of the queue, if it is not only in memory.
     pub(crate) fn engine(&self) -> Option<Engine> {
         self.engine.clone().or_else(|| self.state.clone().map(Engine::File))
     }
 
-    /// How long it must be quiet around a key, and for how long that puts its run off at the most.
+    /// The quiet time of a debounce, and its maximum.
     pub(crate) fn quiet_time(&self) -> (Duration, Duration) {
         let max = self.debounce.max.or(self.debounce_max);
         (self.debounce.quiet, max.unwrap_or(Duration::from_secs(1)))
     }
 
-    /// The same for the queue, where there is any of it.
+    /// The debounce, if there is one.
     pub(crate) fn debounced(&self) -> Option<Debounce> {
         let (quiet, max) = self.quiet_time();
         (!quiet.is_zero()).then(|| Debounce::new(quiet).max(max))
     }
 
-    /// What the parser of single options cannot see.
+    /// Checks that the parser of single options cannot do.
     ///
     /// # Errors
     ///
-    /// Options that contradict each other.
+    /// Options that exclude each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some((option, why)) = self.not_with_state() {
             return Err(format!("{option} and --state do not go together: {why}"));
@@ -519,7 +537,7 @@ impl Run {
         same.next().map(|((_, a), (_, b))| (*a, *b))
     }
 
-    /// An option of watching, where nothing is watched.
+    /// An option that needs `--watch`, if that is missing.
     fn needs_watch(&self) -> Option<&'static str> {
         let given = [
             (self.stdin, "--stdin"),
@@ -535,7 +553,7 @@ impl Run {
         given.into_iter().find(|(given, _)| *given && self.watch.is_empty()).map(|(_, option)| option)
     }
 
-    /// An option that contradicts `--state`, and why.
+    /// An option that excludes `--state`, and the reason.
     fn not_with_state(&self) -> Option<(&'static str, &'static str)> {
         let given = [
             (!self.watch.is_empty(), "--watch", "what is there is found anew at each start"),
@@ -557,7 +575,7 @@ impl Run {
         contradiction.map(|(_, option, why)| (option, why))
     }
 
-    /// Which queue of the file of `--state`.
+    /// The name of the queue in the file of `--state`.
     pub(crate) fn queue_name(&self) -> &str {
         self.queue.as_deref().unwrap_or(engine::DEFAULT)
     }
@@ -575,23 +593,23 @@ impl Run {
         }
     }
 
-    /// Whether it goes on until a signal comes: what is left then is for the next one.
+    /// Whether it runs until a signal: the rest is then left for the next process.
     pub(crate) fn is_service(&self) -> bool {
         self.works || self.stay
     }
 
-    /// Whether standard input has keys.
+    /// Whether keys are read from standard input.
     pub(crate) fn reads_input(&self) -> bool {
         !self.works && (self.stdin || self.watch.is_empty())
     }
 
-    /// The longest key that is kept whole. Where a file may have to get it, that is any
-    /// that the memory has room for.
+    /// Maximum length of a key that is kept whole. If a file may have to contain it, any length that fits
+    /// into memory.
     pub(crate) fn longest_key(&self) -> usize {
         if self.failed_to.is_some() || self.left_to.is_some() { usize::MAX } else { keys::LONGEST }
     }
 
-    /// Whether a key of `--watch` is run for this.
+    /// Whether a key of `--watch` is run for this event.
     pub(crate) fn runs_on(&self, event: On) -> bool {
         self.on.contains(&event) && !(self.no_initial && event == On::Initial)
     }
@@ -618,7 +636,7 @@ impl Run {
     }
 }
 
-/// Says what is wrong with the subcommand as the parser does, and leaves with status 2.
+/// Reports an error of the subcommand as the parser does, and exits with status 2.
 pub(crate) fn usage_error(subcommand: &str, why: &str) -> ! {
     use clap::CommandFactory as _;
     let mut cli = Cli::command();

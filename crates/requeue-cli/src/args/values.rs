@@ -1,11 +1,11 @@
-//! How the values of options are read.
+//! Parsers of option values.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::duration;
 
-/// How long it must be quiet, and perhaps for how long that may put a run off.
+/// The quiet time, and an optional maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Quiet {
     pub(super) quiet: Duration,
@@ -26,11 +26,11 @@ pub(super) fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
 }
 
-/// How many runs may start in a second.
+/// Number of runs that may start per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Rate {
     Most(f64),
-    /// Any number, also where the server has a rate for the queue.
+    /// Any number, even if the server has a rate for the queue.
     NoLimit,
 }
 

@@ -1,4 +1,4 @@
-//! `requeue work`: the options of `requeue run` that it has, and its own.
+//! `requeue work`: those options of `requeue run` that apply, and its own.
 
 use std::time::Duration;
 
@@ -7,10 +7,12 @@ use clap::{Arg, Args};
 use super::{Engine, InBackoff, Run};
 use crate::{duration, engine};
 
-/// `requeue work`: what `requeue run` does, for keys that come from an engine.
+/// `requeue work`: `requeue run` for keys from an engine.
 #[derive(Args, Debug)]
 pub(crate) struct Work {
-    /// Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded
+    /// Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is
+    /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
+    /// percent-encoded
     #[arg(long, value_name = "ENGINE", help_heading = "Keeping")]
     engine: Option<String>,
 
@@ -22,7 +24,7 @@ pub(crate) struct Work {
     run: Run,
 }
 
-/// Changes the help of an option for `work`; one that has no meaning for it is hidden, see [`Work::into_run`].
+/// Changes the help of an option for `work`; an option that does not apply is hidden, see [`Work::into_run`].
 pub(super) fn for_work(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "queue" => arg.help("The name of the queue [default: default]"),
@@ -83,11 +85,11 @@ pub(super) fn for_work(arg: Arg) -> Arg {
 }
 
 impl Work {
-    /// The run that this is.
+    /// Converts to the options of a run.
     ///
     /// # Errors
     ///
-    /// Options that say nothing here, and an engine that is not named or cannot be.
+    /// Options that do not apply, and a missing or invalid engine.
     pub(crate) fn into_run(self) -> Result<Run, String> {
         let Self { engine, lease, mut run } = self;
         let engine = engine::named(engine.as_deref())?;

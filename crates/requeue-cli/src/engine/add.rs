@@ -1,4 +1,4 @@
-//! `requeue add`: keys on their way into the queue.
+//! `requeue add`: writes keys to the queue.
 
 use std::fmt;
 use std::io;
@@ -16,38 +16,38 @@ use super::plain;
 use super::store::Store;
 use crate::run::refuse;
 
-/// So many keys are written in one transaction at most.
+/// Maximum number of keys written in one transaction.
 const AT_ONCE: usize = 1000;
 const CHUNK: usize = 64 * 1024;
 
-/// Keys that are written together, and how far that has come.
+/// Keys that are written together, and the progress.
 pub(super) struct Adding<'a> {
     client: &'a mut Store,
     queue: &'a str,
     how: &'a Add,
     /// In a file, times at which the keys come again.
     schedule: Option<Schedule>,
-    /// What the numbers count.
+    /// The unit of the numbers.
     unit: &'static str,
     batch: Vec<Vec<u8>>,
-    /// Those of the batch, if its keys have some.
+    /// The values of the batch, if its keys have some.
     values: Vec<String>,
-    /// The number of the first line that stands in the batch.
+    /// Number of the first line in the batch.
     first: u64,
-    /// So many lines were taken.
+    /// Number of lines read.
     taken: u64,
     pub(super) added: u64,
     pub(super) refused: u64,
 }
 
-/// Why the rest of the keys was not added, and what is known of them.
+/// The reason why the remaining keys were not added, and their state.
 pub(super) struct Broken {
     why: String,
     added: u64,
     unit: &'static str,
-    /// Nobody knows whether these were added: the first and the last of them.
+    /// Keys that may have been added: the first and the last.
     pub(super) in_doubt: Option<(u64, u64)>,
-    /// None from this one on was added.
+    /// The first key that was certainly not added, as were all later ones.
     pub(super) not_added_from: u64,
 }
 
@@ -89,12 +89,12 @@ impl<'a> Adding<'a> {
         }
     }
 
-    /// Notes a key, and writes if there are enough of them. One that the engine does not keep is named, and the others are
-    /// added.
+    /// Records a key, and writes if there are enough of them. A key that the engine does not store is
+    /// reported, and the others are added.
     ///
     /// # Errors
     ///
-    /// As for [`write`](Self::write).
+    /// Like [`write`](Self::write).
     pub(super) fn take(&mut self, key: Vec<u8>) -> Result<(), Broken> {
         self.taken += 1;
         let (key, value) = match self.value(key) {
@@ -119,7 +119,7 @@ impl<'a> Adding<'a> {
         if self.batch.len() >= AT_ONCE { self.write() } else { Ok(()) }
     }
 
-    /// The key of a line, and its value.
+    /// Splits a line into key and value.
     fn value(&self, mut line: Vec<u8>) -> Result<(Vec<u8>, Option<String>), String> {
         if !self.how.values {
             return Ok((line, self.how.value.clone()));
@@ -133,11 +133,11 @@ impl<'a> Adding<'a> {
         Ok((line, Some(value(&text).map_err(|why| format!("{unit}: {why}"))?)))
     }
 
-    /// Writes what is noted.
+    /// Writes the recorded keys.
     ///
     /// # Errors
     ///
-    /// It was not written, or nobody knows whether it was.
+    /// If they were not written, or may not have been.
     pub(super) fn write(&mut self) -> Result<(), Broken> {
         if self.batch.is_empty() {
             return Ok(());
@@ -173,7 +173,7 @@ impl<'a> Adding<'a> {
         }
     }
 
-    /// The queue takes no keys.
+    /// The queue accepts no keys.
     pub(super) fn never_begun(&self, why: &EngineError) -> Broken {
         self.broken(plain(why), None, self.first)
     }
@@ -182,12 +182,12 @@ impl<'a> Adding<'a> {
         Broken { why, added: self.added, unit: self.unit, in_doubt, not_added_from }
     }
 
-    /// Takes the lines of standard input. What was read is written before the next line is waited for: whoever sends one
-    /// from time to time has it in the queue at once, and of a long input each transaction gets as much as there is.
+    /// Adds the lines of standard input. All lines read are written before it waits for the next one: a line
+    /// that comes from time to time is in the queue at once, and long input goes in large transactions.
     ///
     /// # Errors
     ///
-    /// As for [`write`](Self::write), or the input can't be read further.
+    /// Like [`write`](Self::write), or if the input can't be read further.
     pub(super) fn read(&mut self, separator: u8) -> Result<(), Broken> {
         let stdin = rustix::stdio::stdin();
         let (mut chunk, mut rest) = (vec![0; CHUNK], Vec::new());
@@ -233,13 +233,13 @@ impl<'a> Adding<'a> {
     }
 }
 
-/// Whether a read would not wait. Where the system can't say so, as if.
+/// Whether a read would not block. True if the system can't tell.
 fn has_more(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
 }
 
-/// Waits for input that somebody has told the system not to wait for.
+/// Waits for input on a non-blocking descriptor.
 fn wait(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     // who reads looks again

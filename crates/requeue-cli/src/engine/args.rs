@@ -15,13 +15,13 @@ use crate::args::Engine;
 use crate::duration;
 use crate::group_by::{self, GroupBy};
 
-/// Names the engine where `--engine` does not.
+/// Environment variable for the engine, without `--engine`.
 pub(crate) const ENGINE: &str = "REQUEUE_ENGINE";
 
-/// The queue that is meant where none is named.
+/// Default name of the queue.
 pub(crate) const DEFAULT: &str = "default";
 
-/// What can be asked of a durable queue.
+/// The subcommands for a durable queue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(
@@ -136,11 +136,11 @@ Examples:
   requeue add --cron '0 18 * * 1-5' report
   requeue ls";
 
-/// The engine that is named so, or by the environment.
+/// The engine with this name, or of the environment.
 ///
 /// # Errors
 ///
-/// What is wrong with the name, without what may be a password.
+/// The problem with the name, without a possible password.
 pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
     let engine = match (engine, std::env::var(ENGINE)) {
         (Some(engine), _) => engine.to_owned(),
@@ -165,45 +165,47 @@ pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
     }
 }
 
-/// Whether a command makes a file that is not there.
+/// Whether a command creates a missing file.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Makes {
     File,
-    /// None, but it changes what is there.
+    /// No, but it changes an existing one.
     Changes,
-    /// None: it only looks.
+    /// No: it only reads.
     Nothing,
 }
 
-/// Where the queues are, and in what form they are told of.
+/// The place of the queues, and the output format.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded
+    /// Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is
+    /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
+    /// percent-encoded
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Which queue, and in what form.
+/// The queue, and the output format.
 #[derive(Args, Debug)]
 pub(crate) struct Queue {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// The name of the queue
+    /// Name of the queue
     #[arg(long, value_name = "NAME", default_value = DEFAULT)]
     pub(crate) queue: String,
 }
 
 impl Place {
-    /// Opens the engine. A file that is not there is made by who writes to it: a name that was misspelt is told of to others.
+    /// Opens the engine. Only writers create a missing file: other commands report a misspelt name.
     ///
     /// # Errors
     ///
-    /// The exit status, and why.
+    /// The exit status, and the reason.
     pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
         match named(self.engine.as_deref()).map_err(|why| (crate::run::USAGE, why))? {
             Engine::File(path) => {
@@ -231,39 +233,51 @@ pub(crate) struct Add {
     #[command(flatten)]
     pub(crate) queue: Queue,
 
-    /// So much later
+    /// Run after this delay
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
     pub(crate) after: Option<Duration>,
 
-    /// At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
+    /// Run at this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time),
+    /// 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
     pub(crate) at: Option<Zoned>,
 
-    /// And again, until the key is cancelled; also over restarts. In a file with --at: at that time and every DURATION from then on, whatever runs take; whole days are days of the calendar, so that 18:00 stays 18:00 where clocks change. Without --at, and on a server: so long after the end of each run, the first of them now or --after. What was missed while nobody worked on the queue, or during a run, is one run
+    /// Run again every DURATION, until the key is cancelled, also after restarts. In a file with --at: at
+    /// that time and every DURATION from then on, however long runs take; whole days are calendar days, so
+    /// that 18:00 stays 18:00 when clocks change. Without --at, and on a server: DURATION after the end of
+    /// each run, the first one now or --after. Runs missed while nothing worked on the queue, or during a
+    /// run, become one run
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
     pub(crate) every: Option<Duration>,
 
-    /// In a file: at the times of this cron expression (minute, hour, day of the month, month, day of the week, and a time zone if it is not yours), such as '0 18 * * 1-5', until the key is cancelled. A time that clocks leave out as they change comes as much later, and one that they show twice comes once; where minute or hour begin with * it comes whenever clocks show it
+    /// In a file: run at the times of this cron expression (minute, hour, day of the month, month, day of the
+    /// week, and optionally a time zone), such as '0 18 * * 1-5', until the key is cancelled. A time that is
+    /// skipped when clocks change comes later by the change, and one that occurs twice comes once; if minute
+    /// or hour begin with * it comes whenever clocks show it
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = cron, conflicts_with_all = ["after", "at", "every"])]
     pub(crate) cron: Option<Schedule>,
 
-    /// Higher ones run first, in a queue that has priorities
+    /// Priority of the run, in a queue that has priorities; higher ones run first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i16,
 
-    /// The runs of the keys get this value, as JSON; values of a key that come before its run are all given to it
+    /// Pass this JSON value to the runs of the keys; values of a key before its run are all passed to it
     #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = value, conflicts_with_all = ["every", "cron", "values"])]
     pub(crate) value: Option<String>,
 
-    /// A line of standard input is a key, a tab and a value, as JSON. A line without one is named, and the others are added
+    /// Read lines of a key, a tab and a JSON value from standard input. An invalid line is reported, and the
+    /// others are added
     #[arg(long, conflicts_with_all = ["every", "cron", "keys"])]
     pub(crate) values: bool,
 
-    /// On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group
+    /// On a server, divide keys into groups that take turns. The group of a key is the text before the first
+    /// SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses;
+    /// keys that do not match form one group
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
     pub(crate) group_by: Option<GroupBy>,
 
-    /// On a server, make the queue if it is not there. Without it, a name that no process has worked on is an error; the queue `default` is always made
+    /// On a server, create the queue if needed. Without this, a name that no process has worked on is an
+    /// error; the queue `default` is always created
     #[arg(long)]
     pub(crate) make: bool,
 
@@ -277,11 +291,11 @@ pub(crate) struct Add {
 }
 
 impl Add {
-    /// The times at which the keys come again, if these do not depend on the ends of runs.
+    /// The times at which the keys come again, if they do not depend on the ends of runs.
     ///
     /// # Errors
     ///
-    /// They are too far away for a calendar.
+    /// If they are too far away for a calendar.
     pub(crate) fn schedule(&self) -> Result<Option<Schedule>, String> {
         match (&self.cron, &self.at, self.every) {
             (Some(cron), ..) => Ok(Some(cron.clone())),
@@ -293,11 +307,11 @@ impl Add {
     }
 }
 
-/// Reads a value: JSON, of which nothing is changed.
+/// Checks that a value is JSON, without changing it.
 ///
 /// # Errors
 ///
-/// The text is no JSON.
+/// If the text is not JSON.
 pub(crate) fn value(text: &str) -> Result<String, String> {
     let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(text);
     parsed
@@ -356,7 +370,7 @@ pub(crate) struct Cancel {
     #[arg(long, short = 'y', conflicts_with = "key")]
     pub(crate) yes: bool,
 
-    /// With --prefix or --all, cancel the keys if there are N
+    /// With --prefix or --all, cancel the keys if there are exactly N
     #[arg(long, value_name = "N", conflicts_with_all = ["yes", "key"])]
     pub(crate) expect: Option<u64>,
 }
@@ -367,19 +381,19 @@ pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) queue: Queue,
 
-    /// Only keys whose last run gave up
+    /// List only keys whose last run gave up
     #[arg(long)]
     pub(crate) dead: bool,
 
-    /// Only keys that run now
+    /// List only running keys
     #[arg(long, conflicts_with = "dead")]
     pub(crate) running: bool,
 
-    /// The names of the queues
+    /// List the names of the queues
     #[arg(long, conflicts_with_all = ["dead", "running"])]
     pub(crate) queues: bool,
 
-    /// On a server, the groups that are paused or have a weight or a cap of their own
+    /// On a server, list the groups that are paused or have a weight or a cap of their own
     #[arg(long, conflicts_with_all = ["dead", "queues", "running"])]
     pub(crate) groups: bool,
 }
@@ -390,11 +404,11 @@ pub(crate) struct Top {
     #[command(flatten)]
     pub(crate) place: Place,
 
-    /// How long it rests between two looks
+    /// Interval between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = duration::positive)]
     pub(crate) every: Duration,
 
-    /// End after so many looks
+    /// End after this number of looks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) times: Option<u64>,
 }

@@ -7,11 +7,11 @@ use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// Reads a time that is still to come.
+/// Reads a time in the future.
 ///
 /// # Errors
 ///
-/// What it is instead.
+/// The problem with it.
 pub(crate) fn parse(text: &str) -> Result<Zoned, String> {
     let now = Zoned::now();
     let at = read(text, &now)?;
@@ -47,7 +47,7 @@ fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
     if has_time { read().map_err(|_| form.to_owned()) } else { Err(form.to_owned()) }
 }
 
-/// How long it is until then.
+/// Time until then.
 pub(crate) fn delay(at: &Zoned) -> Duration {
     Duration::try_from(at.timestamp().duration_since(Timestamp::now())).unwrap_or(Duration::ZERO)
 }

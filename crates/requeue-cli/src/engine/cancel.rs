@@ -33,7 +33,7 @@ fn one(queue: &Queue, key: &Vec<u8>) -> u8 {
     })
 }
 
-/// Whether there is something to cancel of a key.
+/// Whether a key has something to cancel.
 fn asks_for_a_run(key: &Listed) -> bool {
     match key.status {
         Status::Ready | Status::Waiting => true,
@@ -78,7 +78,7 @@ fn cancel_all(client: &mut Store, name: &str, keys: &[Vec<u8>]) -> Result<u64, E
     if keys.is_empty() { Ok(0) } else { Ok(client.cancel_many(name, keys)?) }
 }
 
-/// Asks on a terminal; anywhere else nobody agrees.
+/// Asks on a terminal; without one the answer is no.
 fn asks(queue: &str, counted: &str) -> Result<bool, Ended> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Ok(false);

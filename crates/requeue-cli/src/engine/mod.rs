@@ -25,16 +25,16 @@ use crate::duration;
 use crate::run::{CLOSED, USAGE, refuse};
 use crate::show::{json, json_bytes, json_key, quoted};
 
-/// Why a command ends, and with which status.
+/// The reason why a command ends, with its status.
 enum Ended {
-    /// Nobody reads what it says.
+    /// Its output is not read any more.
     Closed,
     With(u8, String),
-    /// The engine did not do it.
+    /// The engine failed.
     Engine(EngineError),
 }
 
-/// What is said where nothing was to be changed: that nothing has changed, or that it may have, would say nothing.
+/// The error of a read-only call, without the statement whether anything has changed.
 pub(crate) fn plain(e: &EngineError) -> String {
     match e {
         EngineError::NotApplied(why) | EngineError::Unknown(why) => why.to_string(),
@@ -54,7 +54,7 @@ impl From<EngineError> for Ended {
     }
 }
 
-/// All that a command writes goes there.
+/// A failed write of the command's output.
 impl From<io::Error> for Ended {
     fn from(e: io::Error) -> Self {
         match e.kind() {
@@ -64,7 +64,7 @@ impl From<io::Error> for Ended {
     }
 }
 
-/// Opens the engine, and does it with the queue that is named. Gives the exit status.
+/// Opens the engine, and runs `call` with the queue's name. Returns the exit status.
 fn with(
     queue: &Queue,
     makes: Makes,
@@ -73,7 +73,7 @@ fn with(
     with_engine(&queue.place, makes, |client, out| call(client, &queue.queue, out))
 }
 
-/// Opens the engine, and does it. Gives the exit status.
+/// Opens the engine, and runs `call`. Returns the exit status.
 fn with_engine(
     place: &Place,
     makes: Makes,
@@ -97,7 +97,7 @@ fn with_engine(
     }
 }
 
-/// Does what is asked. Gives the exit status.
+/// Runs a subcommand. Returns the exit status.
 pub(crate) fn run(command: Command) -> u8 {
     match command {
         Command::Add(args) => add(&args),
@@ -195,7 +195,7 @@ fn state(args: OneKey) -> u8 {
     })
 }
 
-/// Nothing is known of the key. The status is 1, as of a search that finds nothing.
+/// Reports an unknown key. The status is 1, as for a search without a result.
 fn unknown(out: &mut dyn Write, as_json: bool) -> Result<u8, Ended> {
     if as_json {
         writeln!(out, "null")?;
@@ -219,7 +219,7 @@ fn retry(args: OneKey) -> u8 {
     })
 }
 
-/// It was done, and that is how it is now.
+/// Reports success, and the new state.
 fn done(out: &mut dyn Write, how: &str, as_json: bool) -> Result<u8, Ended> {
     if as_json {
         writeln!(out, "{}", json(how))?;
@@ -303,7 +303,7 @@ fn starts(rate: f64) -> String {
     format!("{}/{unit}", (rate * seconds * 1_000.0).round() / 1_000.0)
 }
 
-/// A server's largest number is any number.
+/// Whether it is a cap: a server's maximum number means any number.
 fn is_cap(cap: &usize) -> bool {
     *cap != usize::MAX
 }

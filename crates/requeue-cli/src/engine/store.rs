@@ -1,4 +1,4 @@
-//! Where a durable queue is: a file, or a server.
+//! [`Store`]: the place of a durable queue, a file or a server.
 
 use std::io;
 use std::time::Duration;
@@ -11,36 +11,36 @@ use requeue_sqlite::{Client, Schedule};
 use crate::group_by::GroupBy;
 use crate::show::quoted;
 
-/// Maximum number of calls to a server that are on their way at once.
+/// Maximum number of concurrent calls to a server.
 const ON_THE_WAY: usize = 64;
 
-/// An engine, opened.
+/// An open engine.
 #[derive(Debug)]
 pub(crate) enum Store {
     File(Client),
     Server(Postgres),
 }
 
-/// How many keys of a queue do what, and who works on it.
+/// Numbers of a queue's keys by state, and the processes that work on it.
 pub(crate) struct Stats {
     pub(crate) ready: u64,
     pub(crate) held: u64,
     pub(crate) waiting: u64,
     pub(crate) dead: u64,
-    /// Those of the counts above that were not counted to their end.
+    /// Names of those counts above that are lower bounds.
     pub(crate) at_least: Vec<&'static str>,
     pub(crate) oldest_ready: Option<Duration>,
     pub(crate) paused: bool,
     pub(crate) who: Who,
-    /// Those that work on a server's queue.
+    /// Processes that work on a server's queue.
     pub(crate) processes: Vec<Process>,
-    /// A file keeps no groups.
+    /// `None` for a file, which stores no groups.
     pub(crate) groups: Option<Groups>,
-    /// A file keeps none: they are those of the process that works on it.
+    /// `None` for a file: the process that works on it has them.
     pub(crate) limits: Option<Limits>,
 }
 
-/// The counts as people read them.
+/// The counts in a form for people.
 impl Stats {
     pub(crate) fn ready(&self) -> String {
         self.shown("ready", self.ready)
@@ -64,25 +64,25 @@ impl Stats {
     }
 }
 
-/// How many groups are paused, how many have a weight or a cap of their own, and the cap of the others.
+/// Numbers of paused groups and of groups with a weight or a cap of their own, and the default cap.
 pub(crate) struct Groups {
     pub(crate) paused: u64,
     pub(crate) with_rules: u64,
     pub(crate) cap: Option<usize>,
 }
 
-/// What a server keeps with a queue for all processes.
+/// Limits that a server stores with a queue for all processes.
 pub(crate) struct Limits {
     pub(crate) base_delay: Duration,
     pub(crate) max_delay: Duration,
-    /// Runs that start in a second.
+    /// Dispatch rate: runs per second.
     pub(crate) rate: Option<f64>,
 }
 
 pub(crate) enum Who {
     /// The process that works on a file.
     Runner(Option<u32>),
-    /// So many processes work on the server's queue. And for how long the oldest snapshot has been held.
+    /// The number of processes that work on the server's queue, and the age of the oldest snapshot.
     Owners(u64, Option<Duration>),
 }
 
@@ -114,7 +114,7 @@ impl Store {
         }
     }
 
-    /// Adds keys that come at these times. Only a file keeps them.
+    /// Adds keys that come at these times. Only a file supports them.
     pub(crate) fn add_scheduled(
         &mut self,
         queue: &str,
@@ -149,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Cancels each key: how many there were of which something was taken away.
+    /// Cancels each key. Returns the number of keys that had something to cancel.
     pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> Asked<u64> {
         match self {
             Self::File(file) => file.cancel_many(queue, keys),
@@ -167,16 +167,17 @@ impl Store {
         }
     }
 
-    /// Whether it keeps times of the calendar at which keys come again.
+    /// Whether it supports schedules.
     pub(crate) fn keeps_schedules(&self) -> bool {
         matches!(self, Self::File(_))
     }
 
-    /// Whoever only looks, or changes what is there, makes no queue: a name that was misspelt is told of.
+    /// Checks that the queue exists. Commands that only read or change create no queue, so that a misspelt
+    /// name is reported.
     ///
     /// # Errors
     ///
-    /// There is no queue of this name.
+    /// If no queue has this name.
     fn known(&mut self, queue: &str) -> Asked<()> {
         if let Self::Server(_) = self {
             // each of its calls says so, and which names are almost the same
@@ -190,11 +191,12 @@ impl Store {
         Err(EngineError::NotApplied(why.into()))
     }
 
-    /// Makes the queue that keys are to be added to. On a server an add alone makes none, so that a misspelt name is told of.
+    /// Creates the queue for keys to be added. On a server an add alone creates none, so that a misspelt name
+    /// is reported.
     ///
     /// # Errors
     ///
-    /// The name can't be one.
+    /// If the name is invalid.
     pub(crate) fn make(&mut self, queue: &str) -> Asked<()> {
         match self {
             Self::File(_) => Ok(()),
@@ -202,11 +204,11 @@ impl Store {
         }
     }
 
-    /// Whether keys can be added to the queue.
+    /// Checks that keys can be added to the queue.
     ///
     /// # Errors
     ///
-    /// There is none of this name on the server, and how one is made.
+    /// If the server has none with this name; the error says how to create it.
     pub(crate) fn takes_keys(&mut self, queue: &str) -> Asked<()> {
         match self {
             Self::Server(server) if !server.queues().wait()?.iter().any(|name| name == queue) => {
@@ -219,7 +221,7 @@ impl Store {
         }
     }
 
-    /// The most bytes that a key may have, if there is a limit.
+    /// Maximum length of a key in bytes, if there is one.
     pub(crate) fn longest_key(&self) -> Option<usize> {
         match self {
             Self::File(_) => None,
@@ -227,7 +229,7 @@ impl Store {
         }
     }
 
-    /// The groups that are paused or have rules of their own; `None` for a file, which keeps none.
+    /// The groups that are paused or have rules of their own; `None` for a file, which stores none.
     pub(crate) fn groups(&mut self, queue: &str) -> Asked<Option<Vec<GroupState>>> {
         if self.keeps_groups() {
             self.known(queue)?;
@@ -238,12 +240,12 @@ impl Store {
         }
     }
 
-    /// Whether the groups of keys are stored with them.
+    /// Whether keys are stored with their groups.
     pub(crate) fn keeps_groups(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
-    /// Tells of each key, until that fails. A file is read as far as was told of.
+    /// Passes each key to `each`, until that fails. A file is read only that far.
     pub(crate) fn list(
         &mut self,
         queue: &str,
@@ -294,7 +296,7 @@ impl Store {
         }
     }
 
-    /// Pauses the queue or, where it keeps groups, one of these; or ends a pause.
+    /// Pauses the queue, or one of its groups if it has groups; or ends a pause.
     pub(crate) fn pause(&mut self, queue: &str, group: Option<Vec<u8>>, pause: bool) -> Asked<()> {
         self.known(queue)?;
         match (self, group, pause) {
@@ -324,7 +326,7 @@ impl Store {
         self.counts(queue)
     }
 
-    /// The same of a queue that is known to be there.
+    /// The counts of a queue that is known to exist.
     pub(crate) fn counts(&mut self, queue: &str) -> Asked<Stats> {
         Ok(match self {
             Self::File(file) => {
@@ -379,7 +381,7 @@ impl Store {
         })
     }
 
-    /// Makes the schema, or brings it to this version. A file's is made when it is opened.
+    /// Creates the schema, or migrates it to this version. A file's is created when it is opened.
     pub(crate) fn migrate(&mut self) -> Asked<()> {
         match self {
             Self::File(_) => Ok(()),
@@ -387,7 +389,7 @@ impl Store {
         }
     }
 
-    /// What is wrong with the file; `None` for a server, which sees to that itself.
+    /// The problems of the file; `None` for a server, which checks itself.
     pub(crate) fn check(&mut self) -> Asked<Option<Vec<String>>> {
         match self {
             Self::File(file) => file.check().map(Some),

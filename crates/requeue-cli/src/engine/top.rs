@@ -1,4 +1,4 @@
-//! `requeue top`: the queues of an engine, a line each, again and again.
+//! `requeue top`: one line per queue of an engine, repeatedly.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
@@ -12,11 +12,11 @@ use super::{Ended, counts, plain, with_engine};
 use crate::duration;
 use crate::show::{json, quoted};
 
-/// A snapshot that is held for longer keeps vacuum from its work.
+/// Age from which a snapshot keeps vacuum from its work.
 const LONG: Duration = Duration::from_secs(10);
-/// The cursor goes to the upper left corner.
+/// Moves the cursor to the upper left corner.
 const HOME: &str = "\x1b[H";
-/// The rest of the line, and of the screen, is empty.
+/// Clears the rest of the line, and of the screen.
 const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";
 
@@ -43,7 +43,7 @@ pub(super) fn top(args: &Top) -> u8 {
     })
 }
 
-/// On a terminal in place of the last one, without a moment in which nothing is there.
+/// Prints a look. On a terminal it replaces the last one without flicker.
 fn show(out: &mut dyn Write, look: &str, screen: bool) -> Result<(), Ended> {
     if screen {
         let lines = look.replace('\n', &format!("{REST_OF_LINE}\n"));
@@ -62,7 +62,7 @@ fn objects(client: &mut Store) -> Result<String, EngineError> {
     Ok(all)
 }
 
-/// Names stand last: nobody knows how long they are.
+/// The table of queues. Names are last, because their length is unknown.
 fn table(client: &mut Store) -> Result<String, EngineError> {
     let mut all = format!(
         "{:>9} {:>9} {:>9} {:>9} {:>9} {:>9}  {:20} QUEUE\n",

@@ -63,7 +63,7 @@ Examples:
   What controllers do with a hundred keys that fail together, as a picture:
     requeue plan default -n 500 --keys 100 --svg default.svg";
 
-/// The most calls, and the most keys: records of more would fill the memory.
+/// Maximum number of calls, and of keys: records of more would fill the memory.
 const MOST_CALLS: u64 = 1_000_000_000;
 const MOST_KEYS: u64 = 1_000_000;
 
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     #[arg(value_name = "LIMITER", value_parser = LimiterText(limiter::named), required = true, hide_possible_values = true)]
     limiter: Spec,
 
-    /// The limiters that go into max-of, max-wait or jitter
+    /// The limiters within max-of, max-wait or jitter
     #[arg(value_name = "WITHIN", value_parser = LimiterText(Limiter::read), hide_possible_values = true)]
     within: Vec<Limiter>,
 
@@ -84,11 +84,11 @@ pub(crate) struct Plan {
     #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, default_value = "10", value_parser = calls, help_heading = "Calls")]
     calls: u64,
 
-    /// A call every D; 0s: all at once
+    /// Call every D; 0s: all at once
     #[arg(long, value_name = "D", allow_hyphen_values = true, default_value = "0s", value_parser = duration::parse, help_heading = "Calls")]
     every: Duration,
 
-    /// N keys take turns
+    /// Let N keys take turns
     #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "1", value_parser = keys, help_heading = "Calls")]
     keys: u64,
 
@@ -96,21 +96,21 @@ pub(crate) struct Plan {
     #[arg(long, help_heading = "Output")]
     pub(super) plot: bool,
 
-    /// Draw the delays into FILE; no table then
+    /// Draw the delays into FILE, instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub(super) svg: Option<PathBuf>,
 
-    /// A line of JSON for each call, instead of the table
+    /// Print a line of JSON for each call, instead of the table
     #[arg(long, conflicts_with = "plot", help_heading = "Output")]
     pub(super) json: bool,
 }
 
 impl Plan {
-    /// What is asked, and when.
+    /// The limiter, and its calls.
     ///
     /// # Errors
     ///
-    /// Options that contradict each other, or that are missing.
+    /// Options that exclude each other, or are missing.
     pub(super) fn check(&self) -> Result<(Limiter, Rhythm), String> {
         let limiter = Limiter::new(&self.limiter, &self.parameters.0, self.within.clone())?;
         let rhythm = Rhythm { calls: self.calls, every: self.every, keys: self.keys };
@@ -126,7 +126,7 @@ impl Plan {
     }
 }
 
-/// The parameters that were given as options.
+/// The parameters given as options.
 #[derive(Clone, Debug)]
 struct Parameters(Vec<(&'static Parameter, Value)>);
 
@@ -162,7 +162,7 @@ impl FromArgMatches for Parameters {
     }
 }
 
-/// Reads texts of limiters, and offers their names.
+/// Reads texts of limiters, and completes their names.
 #[derive(Clone, Copy)]
 pub(crate) struct LimiterText<T>(pub(crate) fn(&str) -> Result<T, String>);
 

@@ -1,4 +1,4 @@
-//! What a limiter answers, call by call, on a clock that we move.
+//! The answers of a limiter, call by call, on a clock that we move.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use requeue::{Clock as _, FakeClock, Instant};
 use super::limiter::Built;
 use crate::tally::Key;
 
-/// When calls come, and for which keys.
+/// The times and keys of calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rhythm {
-    /// How many calls, from 1.
+    /// Number of calls, from 1.
     pub(super) calls: u64,
     /// The time from each call to the next.
     pub(super) every: Duration,
-    /// So many keys take turns; from 1.
+    /// Number of keys that take turns; from 1.
     pub(super) keys: u64,
 }
 
 impl Rhythm {
-    /// When the last call comes; `None` where the clock has ended by then.
+    /// When the last call comes; `None` if the clock has ended by then.
     pub(super) fn end(self) -> Option<Duration> {
         let nanos = self.every.as_nanos().checked_mul(u128::from(self.calls - 1))?;
         let last = u64::try_from(nanos).ok().map(Instant::from_nanos)?;

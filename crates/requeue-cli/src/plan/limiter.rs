@@ -1,5 +1,5 @@
-//! The limiters that can be named, with their parameters: the one table from which
-//! options, help, completions and the texts of limiters are read.
+//! The available limiters, with their parameters: the one table behind options, help, completions and the
+//! texts of limiters.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use super::spec::{self, Spec};
 use crate::duration;
 use crate::tally::Key;
 
-/// A limiter as the library has it.
+/// A limiter of the library.
 pub(crate) type Built = Box<dyn RateLimiter<Key>>;
 
-/// A parameter of limiters. What several have in common has one entry here.
+/// A parameter of limiters. A parameter that several share has one entry here.
 #[derive(Debug)]
 pub(super) struct Parameter {
     /// Its name in the text of a limiter, and with `--` as an option.
@@ -35,7 +35,7 @@ pub(super) enum Value {
     Seed(u64),
 }
 
-/// The tables below say which of them a parameter has; a test builds every limiter.
+/// The type of each parameter is in the tables below; a test builds every limiter.
 impl Value {
     fn time(self) -> Duration {
         let Self::Duration(d) = self else { unreachable!("{self:?} is no duration") };
@@ -92,7 +92,7 @@ pub(super) fn parameter(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|p| p.name == name)
 }
 
-/// How many limiters one has within.
+/// How many inner limiters a limiter has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     Nothing,
@@ -100,20 +100,20 @@ enum Within {
     Some,
 }
 
-/// A limiter that can be named.
+/// A kind of limiter.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    /// The names of its parameters, each with its default. Without one it must be given.
+    /// The names of its parameters, each with its default. A parameter without one is required.
     parameters: &'static [(&'static str, Option<&'static str>)],
     within: Within,
-    /// From the values of its parameters, in their order, and what stands within. The
-    /// longest of one delay is that delay, so who wants one limiter takes them so, too.
+    /// Builds it from the values of its parameters, in order, and the inner limiters. The maximum of one
+    /// delay is that delay, so a kind with a single inner limiter takes the list too.
     build: fn(&[Value], Vec<Built>) -> Result<Built, LimiterError>,
 }
 
-/// Defaults are those of client-go's default controller limiter, where it has any.
+/// The kinds of limiters. Defaults are those of client-go's default controller limiter, if it has any.
 pub(super) const KINDS: [Kind; 10] = [
     Kind {
         name: "bucket",
@@ -189,12 +189,12 @@ pub(super) const KINDS: [Kind; 10] = [
     },
 ];
 
-/// A limiter that was asked for, every parameter with its value.
+/// A limiter with the values of all its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
     kind: &'static Kind,
     values: Vec<Value>,
-    /// The parameters that were not given, and have their default, by their place.
+    /// Indexes of the parameters that have their default.
     defaults: Vec<usize>,
     within: Vec<Limiter>,
 }
@@ -204,17 +204,16 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what would be right.
+    /// The problem, and a valid form.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         Self::new(&spec::parse(text)?, &[], Vec::new())
     }
 
-    /// The limiter of `spec`, with these parameters and these limiters within beside
-    /// those that it has already.
+    /// The limiter of `spec`, with these parameters, and these inner limiters beside its own.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Like [`read`](Self::read).
     pub(super) fn new(
         spec: &Spec,
         options: &[(&'static Parameter, Value)],
@@ -258,8 +257,8 @@ impl Limiter {
         Ok(limiter)
     }
 
-    /// The same with this seed wherever none was given: so two commands with one text
-    /// do not draw the same random parts.
+    /// Sets this seed wherever none was given, so that two commands with one text do not draw the same random
+    /// numbers.
     pub(crate) fn seeded(mut self, seed: u64) -> Self {
         for at in &self.defaults {
             if let value @ Value::Seed(_) = &mut self.values[*at] {
@@ -270,11 +269,11 @@ impl Limiter {
         self
     }
 
-    /// The library's limiter, which has been asked for nothing yet.
+    /// The library's limiter, without any calls yet.
     ///
     /// # Errors
     ///
-    /// What the library refuses.
+    /// The library's error.
     pub(crate) fn build(&self) -> Result<Built, String> {
         let within = self.within.iter().map(Self::build).collect::<Result<Vec<_>, _>>()?;
         (self.kind.build)(&self.values, within).map_err(|e| match e {
@@ -288,7 +287,7 @@ impl Limiter {
     }
 }
 
-/// As it can be given again, with brackets and all defaults.
+/// The text that gives this limiter, with brackets and all defaults.
 impl fmt::Display for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name)?;
@@ -309,7 +308,7 @@ impl fmt::Display for Limiter {
 ///
 /// # Errors
 ///
-/// It is none.
+/// If it is not one.
 pub(super) fn named(text: &str) -> Result<Spec, String> {
     let spec = spec::parse(text)?;
     kind(&spec.name).map(|_| spec)
@@ -327,7 +326,7 @@ impl Kind {
         self.parameters.iter().position(|(own, _)| *own == name)
     }
 
-    /// How it is asked for, for the help.
+    /// Its usage, for the help.
     pub(super) fn usage(&self) -> String {
         let mut out = self.name.to_owned();
         for (name, default) in self.parameters {
@@ -398,7 +397,7 @@ fn length(text: &str) -> Result<Value, String> {
     duration::parse(text).map(Value::Duration)
 }
 
-/// Digits with a point or without; `1e3`, `nan` and signs are slips.
+/// Reads digits with or without a point; `1e3`, `nan` and signs are slips.
 fn plain(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     text.parse().ok().filter(|n: &f64| plain && n.is_finite())

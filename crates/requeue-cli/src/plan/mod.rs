@@ -1,4 +1,4 @@
-//! `requeue plan`: what a limiter does, shown before it is put in production.
+//! `requeue plan`: shows the behaviour of a limiter before it is put in production.
 
 use std::io::{self, BufWriter, Write};
 
@@ -20,7 +20,7 @@ use self::rows::Rows;
 use crate::run::{CLOSED, USAGE, refuse};
 use crate::whole_file::WholeFile;
 
-/// The exit status of `requeue plan`.
+/// Runs `requeue plan`. Returns the exit status.
 pub(crate) fn run(args: &Plan) -> u8 {
     let (limiter, rhythm) = match args.check() {
         Ok(both) => both,

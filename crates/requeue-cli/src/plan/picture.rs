@@ -1,4 +1,4 @@
-//! What a picture shows, before it is drawn: as much of it as there is room for.
+//! [`Picture`]: the contents of a picture before it is drawn, reduced to the available room.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use super::limiter::Limiter;
 use super::scale::Scale;
 use crate::duration;
 
-/// Calls share a column of the picture where there are more of them.
+/// Number of calls above which calls share a column of the picture.
 const COLUMNS: u64 = 1_000;
 
-/// Up to so many calls each has a stroke of its own.
+/// Number of calls up to which each has a stroke of its own.
 const SINGLE: u64 = 100;
 
-/// Calls beside each other.
+/// Adjacent calls.
 #[derive(Clone, Copy, Debug)]
 struct Column {
     lowest: Duration,
     highest: Duration,
 }
 
-/// What is remembered of the calls.
+/// A summary of the calls.
 #[derive(Debug)]
 pub(super) struct Sketch {
     title: String,
     rhythm: Rhythm,
-    /// One whose calls are all delayed for ever is empty.
+    /// A column whose calls are all delayed for ever is empty.
     columns: Vec<Option<Column>>,
     /// Calls that are not delayed.
     at_once: u64,
@@ -84,7 +84,7 @@ impl Sketch {
         }
     }
 
-    /// What can be said in numbers.
+    /// The numbers as a sentence.
     fn sentence(&self) -> String {
         let Rhythm { calls, every, keys } = self.rhythm;
         let many = |n: u64, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
@@ -109,24 +109,23 @@ impl Sketch {
     }
 }
 
-/// What is to be drawn.
+/// A picture to be drawn.
 #[derive(Debug)]
 pub(super) struct Picture {
     /// The limiter.
     pub(super) title: String,
-    /// How many calls there were, and what became of them.
+    /// Number of calls, and their results.
     pub(super) sentence: String,
-    /// How many calls the horizontal axis has.
+    /// Number of calls on the horizontal axis.
     pub(super) calls: u64,
-    /// Each call is to have a stroke of its own.
+    /// Whether each call has a stroke of its own.
     pub(super) single: bool,
     /// From left to right; `None`: delayed for ever.
     pub(super) places: Vec<Option<Place>>,
     pub(super) scale: Scale,
 }
 
-/// A place on the horizontal axis, with the heights (from 0 to 1) that are to be
-/// joined there.
+/// A place on the horizontal axis, with the heights (from 0 to 1) to be joined there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub(super) call: f64,

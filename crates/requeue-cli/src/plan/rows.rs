@@ -1,4 +1,4 @@
-//! Each call as a line: of a table, or of JSON.
+//! Each call as a line of a table or of JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,13 +9,12 @@ use crate::duration;
 /// Wide enough for a jittered minute to the nanosecond.
 const WIDTH: usize = 13;
 
-/// How calls become lines. Nothing is kept, so that any number of them can be shown.
+/// The form of the lines. Nothing is kept, so any number of calls can be shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rows {
     Json,
     Table {
-        /// The widths of the columns of numbers; those that would say the same in each
-        /// line are not there.
+        /// The widths of the columns of numbers; columns that would be constant are left out.
         call: usize,
         key: Option<usize>,
         at: bool,

@@ -1,13 +1,13 @@
-//! Where delays stand in a picture, and how its axes are marked.
+//! Positions of delays in a picture, and the marks of its axes.
 
 use std::time::Duration;
 
 use crate::duration;
 
-/// The most marks above the lowest.
+/// Maximum number of marks above the lowest.
 const INTERVALS: u32 = 4;
 
-/// From so many nanoseconds on (115 days) marks are written as 1e7s.
+/// Number of nanoseconds (115 days) from which marks are written as 1e7s.
 const SHORT: u128 = 10u128.pow(16);
 
 /// The height of a delay in a picture.
@@ -15,14 +15,14 @@ const SHORT: u128 = 10u128.pow(16);
 pub(super) enum Scale {
     /// From zero, a mark every `step` nanoseconds.
     Linear { step: u128, intervals: u32 },
-    /// A mark every `decades` powers of ten, the lowest at 10^`low` nanoseconds; below
-    /// that one for zero, where there are delays of zero.
+    /// A mark every `decades` powers of ten, the lowest at 10^`low` nanoseconds; below that one for zero, if
+    /// there are delays of zero.
     Log { low: u32, decades: u32, intervals: u32, zero: bool },
 }
 
 impl Scale {
-    /// One that these delays fit into. Powers of ten where many of them would else lie
-    /// at the bottom: delays that double.
+    /// A scale for these delays: powers of ten if many of them would otherwise be at the bottom, such as
+    /// delays that double.
     pub(super) fn of(delays: &[Duration]) -> Self {
         let highest = delays.iter().max().map_or(0, Duration::as_nanos);
         let positive = || delays.iter().map(Duration::as_nanos).filter(|nanos| *nanos > 0);
@@ -60,7 +60,7 @@ impl Scale {
         }
     }
 
-    /// Where a delay stands: 0 at the bottom, 1 at the top.
+    /// The position of a delay: 0 at the bottom, 1 at the top.
     pub(super) fn position(self, delay: Duration) -> f64 {
         let nanos = delay.as_nanos() as f64;
         match self {

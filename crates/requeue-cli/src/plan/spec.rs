@@ -6,12 +6,10 @@
 //! item    = PARAMETER "=" VALUE | limiter
 //! ```
 //!
-//! A colon opens what only the end closes: of the text, or of the bracket around it. So
-//! shells need no quotes for one limiter, and brackets are for where something follows.
-//! Blanks do not count.
+//! A colon opens a list that only the end closes: of the text, or of the bracket around it. So one limiter
+//! needs no quotes in a shell, and brackets are needed only if something follows. Blanks are ignored.
 
-/// How deep limiters may stand in each other: what goes deeper is a slip, and would
-/// fill the stack.
+/// Maximum nesting of limiters: deeper nesting is a slip, and would fill the stack.
 const DEEPEST: usize = 8;
 
 /// A limiter as it was written.
@@ -22,11 +20,11 @@ pub(super) struct Spec {
     pub(super) inner: Vec<Spec>,
 }
 
-/// Reads the text of a limiter. Whether there is such a limiter is not looked at.
+/// Reads the text of a limiter. Whether such a limiter exists is not checked.
 ///
 /// # Errors
 ///
-/// What is wrong, and what would be right.
+/// The problem, and a valid form.
 pub(super) fn parse(text: &str) -> Result<Spec, String> {
     let mut reader = Reader { rest: text.trim() };
     let spec = reader.limiter(0)?;
@@ -42,7 +40,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// What comes up to one of `ends` or the end.
+    /// The text up to one of `ends` or the end.
     fn word(&mut self, ends: &[char]) -> &'t str {
         let at = self.rest.find(ends).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(at);

@@ -11,21 +11,21 @@ use super::scale::marked_calls;
 
 const SIZE: (u32, u32) = (800, 450);
 
-/// What the title and the sentence take at the top.
+/// Height of the title and the sentence at the top.
 const HEAD: i32 = 66;
 
-/// More letters than this do not fit beside each other, in the title and below it.
+/// Maximum number of letters in the title and below it.
 const LETTERS: (usize, usize) = (78, 110);
 
 const INK: RGBColor = RGBColor(40, 44, 52);
 const GREY: RGBColor = RGBColor(221, 223, 228);
 const MAIN: RGBColor = RGBColor(183, 65, 14);
 
-/// Draws the picture, on a white ground of its own, so that it can stand on any page.
+/// Draws the picture, on a white background, so that it fits on any page.
 ///
 /// # Errors
 ///
-/// What the library says; it has nothing to write to that could fail.
+/// The library's error; there is no output that could fail.
 pub(super) fn draw(picture: &Picture) -> Result<String, String> {
     let mut out = String::new();
     draw_into(&mut out, picture).map_err(|e| e.to_string())?;

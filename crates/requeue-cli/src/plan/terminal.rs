@@ -2,16 +2,16 @@
 
 use super::picture::Picture;
 
-/// What the marks of the vertical axis may take, to the right of the dots.
+/// Width of the vertical axis's marks, to the right of the dots.
 const MARKS: usize = 12;
 
-/// The dots of a letter, downwards and across.
+/// Dots per letter, vertically and horizontally.
 const DOTS: (usize, usize) = (4, 2);
 
 /// Rows of text from one mark to the next.
 const ROWS: usize = 4;
 
-/// An axis has a dot, and then so many less one without.
+/// Number of positions per dot of an axis.
 const DOTTED: usize = 3;
 
 /// The width of the terminal that reads our output.
@@ -20,7 +20,7 @@ pub(super) fn columns() -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// The picture as lines of so many columns, or somewhat more where that is too few.
+/// The picture as lines of this number of columns, or somewhat more if that is too few.
 pub(super) fn draw(picture: &Picture, columns: usize) -> String {
     let intervals = picture.scale.intervals() as usize;
     let columns = columns.clamp(40, 200) - MARKS;
@@ -68,7 +68,7 @@ pub(super) fn draw(picture: &Picture, columns: usize) -> String {
 /// A field of dots, from the upper left, in the letters that show them.
 struct Dots {
     columns: usize,
-    /// The Braille letters row by row, a bit a dot.
+    /// The Braille letters row by row, one bit per dot.
     letters: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Dots {
         Self { columns, letters: vec![0; columns * rows] }
     }
 
-    /// A dot that lies outside is left out.
+    /// Sets a dot. One outside the field is ignored.
     fn set(&mut self, (x, y): (usize, usize)) {
         const BITS: [[u8; DOTS.1]; DOTS.0] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
         let at = y / DOTS.0 * self.columns + x / DOTS.1;
@@ -86,7 +86,7 @@ impl Dots {
         }
     }
 
-    /// Draws a line of as many dots as its longer side has.
+    /// Draws a line with as many dots as its longer side.
     fn line(&mut self, from: (usize, usize), to: (usize, usize)) {
         let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1));
         let part = |from: usize, to: usize, step: usize| {

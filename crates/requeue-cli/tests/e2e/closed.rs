@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::harness::{Done, dir, run};
 
-/// What a shell makes of `requeue LINE`, with the keys `a` and `b` in the file `in`.
+/// Runs `requeue LINE` in a shell, with the keys `a` and `b` in the file `in`.
 fn shell(line: &str) -> Done {
     let dir = dir();
     std::fs::write(dir.path().join("in"), "a\nb\n").unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What bash offers for the last word of this line.
+/// The completions of bash for the last word of this line.
 fn offered(words: &[&str]) -> Vec<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("completions/requeue.bash");
     // As bash does it when Tab is pressed. The builtin that only works then is shadowed.

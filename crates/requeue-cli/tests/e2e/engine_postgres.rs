@@ -47,7 +47,7 @@ impl Database {
         start(command)
     }
 
-    /// What psql prints for this.
+    /// Output of psql for this statement.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let name = self.0.rsplit('/').next().unwrap();
         Cluster::shared().unwrap().sql(name, sql)
@@ -58,7 +58,7 @@ impl Database {
         Cluster::shared().unwrap().folder()
     }
 
-    /// The same, as it stands in the engine's name.
+    /// The folder of the server's socket, in the form of the engine's name.
     pub(crate) fn host(&self) -> String {
         self.folder().to_str().unwrap().replace('/', "%2F")
     }

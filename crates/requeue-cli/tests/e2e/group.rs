@@ -1,4 +1,4 @@
-//! What a run writes, in one piece.
+//! The output of a run, in one piece.
 
 use std::process::Stdio;
 

@@ -138,8 +138,8 @@ impl Job {
 
     /// Sends these keys, and waits until the command has put them in its queue.
     ///
-    /// The reader takes the next portion only when it is done with the one before, so
-    /// an empty line (no key) that has been taken tells of the keys before it.
+    /// The reader takes the next portion only after the previous one, so an empty line (no key) that was read
+    /// shows that the keys before it were.
     pub(crate) fn put(&mut self, input: &[u8]) {
         for portion in [input, b"\n"] {
             self.send(portion);

@@ -1,4 +1,4 @@
-//! What becomes a key.
+//! The input that becomes a key.
 
 use crate::harness::{Gate, dir, requeue, run, script, start};
 

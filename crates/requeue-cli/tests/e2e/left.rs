@@ -1,4 +1,4 @@
-//! What was left is told by name, and whether the input had ended.
+//! Unfinished keys are reported by name, and whether the input had ended.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What operators of a queue on a server rely on: what is said is true, and nothing happens in silence.
+//! Promises to operators of a queue on a server: messages are true, and nothing happens silently.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -268,7 +268,7 @@ impl Running {
     }
 }
 
-/// As if a process had been away for longer than its lease, and another had run its key.
+/// Makes the process lose its lease, as if it had been away and another had run its key.
 fn loses_its_lease(db: &Database, away: &Running) {
     away.job.signal(Signal::STOP);
     db.sql("update requeue.owner set lease_until = '-infinity'");
@@ -281,7 +281,7 @@ fn loses_its_lease(db: &Database, away: &Running) {
     away.job.signal(Signal::CONT);
 }
 
-/// What is said of an end that the server refused.
+/// The message for an end that the server refused.
 const REFUSED: &str = "requeue: 1 run ended after its lease was lost: the server has refused what it ended with, and its key runs again\n";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the end of a run means.
+//! The meaning of a run's end.
 
 use crate::harness::{Gate, alive, dir, read, requeue, run, script, start, until};
 

@@ -1,4 +1,4 @@
-//! What the programs write.
+//! The programs' output.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};

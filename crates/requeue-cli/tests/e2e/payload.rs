@@ -9,7 +9,7 @@ use crate::harness::{Gate, dir, read, requeue, run, script, start};
 const TELLS: &str = "case $REQUEUE_KEY in gate) cat $D/gate;; esac
     printf '%s=[%s]\\n' $REQUEUE_KEY \"${REQUEUE_PAYLOAD-unset}\" >> $D/ran";
 
-/// What is told of lines that come while the only worker is busy.
+/// The payloads of lines that come while the only worker is busy.
 fn told(merge: &str, lines: &[u8]) -> String {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");

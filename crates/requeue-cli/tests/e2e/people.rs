@@ -1,4 +1,4 @@
-//! What people see: help, and progress on a terminal.
+//! The interface for people: help, and progress on a terminal.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -67,7 +67,7 @@ fn quiet_shows_no_progress() {
     assert_eq!(seen, "after\r\n");
 }
 
-/// What a terminal has shown.
+/// A terminal's output.
 struct Screen {
     terminal: std::fs::File,
     seen: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What PROGRAM gets: arguments, environment, input, a group of its own.
+//! The environment of PROGRAM: arguments, variables, input, a group of its own.
 
 use crate::harness::{Gate, dir, executable, read, requeue, run, script, start, until};
 

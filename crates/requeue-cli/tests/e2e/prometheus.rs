@@ -60,7 +60,7 @@ impl Prometheus {
         Some(prometheus)
     }
 
-    /// What its HTTP API answers to a query, if that is one number.
+    /// The result of a query to its HTTP API, if that is one number.
     fn query(&self, query: &str) -> Option<f64> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -77,7 +77,7 @@ impl Prometheus {
         result.first()?["value"][1].as_str()?.parse().ok()
     }
 
-    /// The same, once it is: after a scrape that came too late there is none until the next one.
+    /// Waits for the result of a query: after a late scrape there is none until the next one.
     fn tells(&self, query: &str) -> f64 {
         let mut value = None;
         until(query, || {

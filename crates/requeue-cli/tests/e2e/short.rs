@@ -1,4 +1,4 @@
-//! What happens where the system has too little for as many programs as were asked for.
+//! Shortages: the system has too little for as many programs as were asked for.
 
 #[cfg(target_os = "linux")]
 use std::io::Read as _;
@@ -22,7 +22,7 @@ fn limited(limits: &str, args: &str, keys: u32) -> Done {
     limited_by(Command::new("sh"), limits, args, keys)
 }
 
-/// The same with a shell of the caller's choice.
+/// The command under limits, with a shell of the caller's choice.
 fn limited_by(mut command: Command, limits: &str, args: &str, keys: u32) -> Done {
     let line = format!("{limits}; exec \"$0\" run --summary json {args}");
     command.args(["-c", &line, env!("CARGO_BIN_EXE_requeue")]);

@@ -165,7 +165,7 @@ fn a_key_whose_output_cannot_be_written_is_left() {
     }
 }
 
-/// The same with standard error as what nobody reads.
+/// Starts `requeue run` with standard error that is not read.
 fn start_unheard(args: &[&str], dir: &Path, text: &str, err: OwnedFd) -> Job {
     let mut command = script(args, dir, text);
     command.stdout(Stdio::null()).stderr(err);

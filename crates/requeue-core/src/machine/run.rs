@@ -302,7 +302,7 @@ pub struct NotHeld;
 
 impl fmt::Display for NotHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("done was said of a key that is not held: get it first, and say done once")
+        f.write_str("done was called for a key that is not held: get it first, and call done once")
     }
 }
 

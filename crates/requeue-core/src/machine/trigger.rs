@@ -49,7 +49,7 @@ pub enum Added {
 /// core.shut_down();
 /// let refused = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap_err();
 /// assert_eq!(refused, Refused::ShutDown);
-/// assert_eq!(refused.to_string(), "the queue is shut down and takes no more keys");
+/// assert_eq!(refused.to_string(), "the queue is shut down and accepts no more keys");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -69,8 +69,8 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ShutDown => "the queue is shut down and takes no more keys",
-            Self::NotHeld => "the run has ended already: the key was said done",
+            Self::ShutDown => "the queue is shut down and accepts no more keys",
+            Self::NotHeld => "the run has already ended: done was called for its key",
             Self::NoPriorities => {
                 "the queue was built without priorities: call .priorities() on its builder, \
                  or give the key no priority but 0"

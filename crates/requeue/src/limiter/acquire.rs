@@ -79,8 +79,8 @@ pub enum AcquireError {
 
 messages!(AcquireError {
     Never =>
-        "the bucket can never grant so many tokens: ask for at most its burst, and give it a rate above 0",
-    TimedOut => "the tokens would come after the time-out",
+        "the bucket can never grant this many tokens: ask for at most its burst, and use a rate above 0",
+    TimedOut => "the tokens would come after the timeout",
 });
 
 impl<'b> Acquire<'b> {

@@ -46,18 +46,13 @@ pub enum LimiterError {
 }
 
 messages!(LimiterError {
-    NoRate { rate } => "at a rate of {rate} tokens a second no token ever comes: it must be above 0 \
-        (f64::INFINITY for no limit)",
-    NotARate { rate } =>
-        "{rate} is no rate: it must be 0 (no token after the burst), a positive number of \
-        tokens a second, or f64::INFINITY (no limit)",
-    NoBurst =>
-        "a bucket with a burst of 0 holds no token and could never grant one: the burst must be at least 1",
-    NoQuota => "a window with a quota of 0 could never grant a call: the quota must be at least 1",
-    MaxBelowBase { base, max } =>
-        "the largest delay, {max:?}, is below the first, {base:?}: it must be at least as long",
-    NotAFraction { fraction } =>
-        "{fraction} is no fraction of a delay: it must be finite and at least 0 (0.1 lengthens a \
-        delay by up to a tenth)",
-    NoLimiters => "the longest delay of no limiters is not defined: give at least one",
+    NoRate { rate } => "invalid rate {rate}: use tokens per second above 0 (f64::INFINITY for no limit)",
+    NotARate { rate } => "invalid rate {rate}: use 0 (no token after the burst), a positive number of tokens per second, \
+        or f64::INFINITY (no limit)",
+    NoBurst => "burst must be at least 1: with 0 the bucket could never grant a token",
+    NoQuota => "quota must be at least 1: with 0 the window could never grant a call",
+    MaxBelowBase { base, max } => "maximum delay {max:?} is below the first delay {base:?}: make it at least as long",
+    NotAFraction { fraction } => "invalid fraction {fraction}: use a finite number of at least 0 (0.1 lengthens a delay by \
+        up to a tenth)",
+    NoLimiters => "no limiters were given: give at least one",
 });

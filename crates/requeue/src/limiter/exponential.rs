@@ -75,7 +75,7 @@ impl<K> Exponential<K> {
     /// let refused = Exponential::<String>::new(Duration::from_secs(2), Duration::from_secs(1));
     /// assert_eq!(
     ///     refused.unwrap_err().to_string(),
-    ///     "the largest delay, 1s, is below the first, 2s: it must be at least as long"
+    ///     "maximum delay 1s is below the first delay 2s: make it at least as long"
     /// );
     /// ```
     pub fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {

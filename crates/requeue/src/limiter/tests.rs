@@ -1100,17 +1100,17 @@ fn a_refusal_says_what_is_wrong_and_what_would_be_right() {
     for (error, given, right) in [
         (LimiterError::NoRate { rate: -2.5 }, "-2.5", "above 0"),
         (LimiterError::NotARate { rate: f64::NAN }, "NaN", "positive"),
-        (LimiterError::NoBurst, "burst of 0", "at least 1"),
-        (LimiterError::NoQuota, "quota of 0", "at least 1"),
+        (LimiterError::NoBurst, "burst", "at least 1"),
+        (LimiterError::NoQuota, "quota", "at least 1"),
         (LimiterError::MaxBelowBase { base: S, max: MS }, "1ms", "at least as long"),
-        (LimiterError::NotAFraction { fraction: -1.5 }, "-1.5", "finite and at least 0"),
+        (LimiterError::NotAFraction { fraction: -1.5 }, "-1.5", "finite number of at least 0"),
         (LimiterError::NoLimiters, "no limiters", "at least one"),
     ] {
         let text = error.to_string();
         assert!(text.contains(given) && text.contains(right), "{text}");
     }
     let (never, late) = (AcquireError::Never.to_string(), AcquireError::TimedOut.to_string());
-    assert!(never.contains("at most its burst") && late.contains("after the time-out"), "{never}, {late}");
+    assert!(never.contains("at most its burst") && late.contains("after the timeout"), "{never}, {late}");
 }
 
 // The bucket against a plain model: tokens as fractions with the denominator of

@@ -1,4 +1,4 @@
-//! What becomes a key, and what the program is told.
+//! Files that become keys, and the program's input.
 
 use super::*;
 

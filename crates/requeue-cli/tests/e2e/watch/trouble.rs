@@ -1,4 +1,4 @@
-//! What stands in the way, and what is said of it.
+//! Obstacles, and their messages.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant, SystemTime};
