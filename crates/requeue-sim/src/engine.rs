@@ -7,7 +7,7 @@
 //! A worker is polled only after its waker was called: a missing wake-up is found before the time moves on.
 
 use crate::rng::mix;
-use crate::seat::{Asleep, Found, Going, Look, Seat};
+use crate::sim_worker::{Asleep, Found, Going, Look, SimWorker};
 use crate::source::Source;
 use crate::trace::{Quoted, Seconds, Trace, since_origin};
 use crate::{Call, End, Event, Failure, Key, Rng, Run, Sim, Summary, Trigger, Value, World};
@@ -54,7 +54,7 @@ struct Engine<'a, K: Key, V: Value> {
     clock: FakeClock,
     world: World<K, V>,
     source: Source<'a, K, V>,
-    seats: Vec<Seat<K, V>>,
+    seats: Vec<SimWorker<K, V>>,
     adders: Vec<Adder<K, V>>,
     drains: Vec<(Asleep, Drain<'static, K, V>)>,
     calls: Vec<(Instant, Call<K, V>)>,
@@ -91,7 +91,7 @@ fn play_and<K: Key, V: Value>(
 ) -> (Played<K, V>, String) {
     let clock = sim.clock.clone();
     let world = World::new(sim.queue.clone(), clock.now(), sim.workers);
-    let seats = (0..sim.workers).map(|_| Seat::new()).collect();
+    let seats = (0..sim.workers).map(|_| SimWorker::new()).collect();
     let told = tell.then(|| format!("seed {seed}\n"));
     let (adders, drains, calls, steps) = (Vec::new(), Vec::new(), Vec::new(), 0);
     let mut engine =
@@ -314,7 +314,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
     /// Sets the number of workers.
     fn resize(&mut self, number: usize) {
         while self.seats.len() < number {
-            self.seats.push(Seat::new());
+            self.seats.push(SimWorker::new());
             self.world.running.push(Vec::new());
         }
         for (place, seat) in self.seats.iter_mut().enumerate() {
@@ -461,7 +461,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
     /// Checks, before time moves on, that no one waits for something that is available. `looked`: a call has
     /// looked at this instant, and so fired what is due.
     fn nobody_was_forgotten(&mut self, looked: bool) -> Result<(), Broken> {
-        let idle = self.seats.iter().position(Seat::is_idle);
+        let idle = self.seats.iter().position(SimWorker::is_idle);
         // a look, which fires timers: only where a worker would have looked at this instant
         if let Some(place) = idle.filter(|_| !self.sim.queue.is_empty()) {
             if self.poll(place)? {

@@ -131,27 +131,31 @@ impl<K, V> Shared<K, V> {
 
     /// Adds a key now, with a value or a priority.
     #[inline]
-    pub(crate) fn add_saying(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    pub(crate) fn add_with_options(&self, key: K, hash: u32, options: (Option<V>, i16)) -> AddResult<K, V>
     where
         K: Eq,
     {
-        if self.priorities { self.add_by_priority(key, hash, said) } else { self.add_valued(key, hash, said) }
+        if self.priorities {
+            self.add_by_priority(key, hash, options)
+        } else {
+            self.add_valued(key, hash, options)
+        }
     }
 
     #[inline(never)]
-    fn add_by_priority(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    fn add_by_priority(&self, key: K, hash: u32, options: (Option<V>, i16)) -> AddResult<K, V>
     where
         K: Eq,
     {
-        self.add_as(key, said, None, |core, trigger| core.add_by_priority(trigger, hash))
+        self.add_as(key, options, None, |core, trigger| core.add_by_priority(trigger, hash))
     }
 
     #[inline(never)]
-    fn add_valued(&self, key: K, hash: u32, said: (Option<V>, i16)) -> AddResult<K, V>
+    fn add_valued(&self, key: K, hash: u32, options: (Option<V>, i16)) -> AddResult<K, V>
     where
         K: Eq,
     {
-        self.add_as(key, said, None, |core, trigger| Ok(core.add_now(trigger, hash)?.0))
+        self.add_as(key, options, None, |core, trigger| Ok(core.add_now(trigger, hash)?.0))
     }
 
     /// Adds a key now, with the trigger's own debounce.
@@ -161,32 +165,32 @@ impl<K, V> Shared<K, V> {
         &self,
         key: K,
         hash: u32,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         in_backoff: Option<InBackoff>,
         debounce: Debounce,
     ) -> AddResult<K, V>
     where
         K: Eq,
     {
-        self.add_as(key, said, Some(self.now()), |core, trigger| {
+        self.add_as(key, options, Some(self.now()), |core, trigger| {
             Ok(core.add_debounced(trigger, hash, in_backoff, debounce)?.added)
         })
     }
 
-    /// Adds a key with any other trigger: `said` holds its value and priority, and its delay counts from
+    /// Adds a key with any other trigger: `options` holds its value and priority, and its delay counts from
     /// `reading`. The answer includes the delay.
     pub(crate) fn add(
         &self,
         key: K,
         hash: u32,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         delay: Delay<'_>,
         reading: Option<Instant>,
     ) -> Result<Accepted, AddError<K, V>>
     where
         K: Eq,
     {
-        self.add_told(key, said, delay, reading, |core, trigger| core.add(trigger, hash, delay))
+        self.add_told(key, options, delay, reading, |core, trigger| core.add(trigger, hash, delay))
     }
 
     /// Like [`add`](Self::add), with the trigger's own back-off policy.
@@ -195,7 +199,7 @@ impl<K, V> Shared<K, V> {
         &self,
         key: K,
         hash: u32,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         delay: Delay<'_>,
         reading: Option<Instant>,
         in_backoff: InBackoff,
@@ -203,7 +207,7 @@ impl<K, V> Shared<K, V> {
     where
         K: Eq,
     {
-        self.add_told(key, said, delay, reading, |core, trigger| {
+        self.add_told(key, options, delay, reading, |core, trigger| {
             core.add_in_backoff(trigger, hash, delay, in_backoff)
         })
     }
@@ -213,12 +217,12 @@ impl<K, V> Shared<K, V> {
     fn add_told(
         &self,
         key: K,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         delay: Delay<'_>,
         reading: Option<Instant>,
         add: impl FnOnce(&mut Core<K, V>, &mut Trigger<K, V>) -> Result<Accepted, Refused>,
     ) -> Result<Accepted, AddError<K, V>> {
-        let accepted = self.add_as(key, said, reading, add)?;
+        let accepted = self.add_as(key, options, reading, add)?;
         if !matches!(delay, Delay::Now) {
             self.tell(Metrics::retried);
         }
@@ -274,7 +278,7 @@ impl<K, V> Shared<K, V> {
         &self,
         key: K,
         hash: u32,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         policy: Policy,
     ) -> Result<Accepted, AddError<K, V>>
     where
@@ -283,11 +287,13 @@ impl<K, V> Shared<K, V> {
         let now = self.now();
         if !self.keeps_own() {
             return self
-                .with_limit(|limit| self.add(key, hash, said, Delay::Limited(limit, policy), Some(now)));
+                .with_limit(|limit| self.add(key, hash, options, Delay::Limited(limit, policy), Some(now)));
         }
         match self.ask_for(&key, hash, now, false) {
-            Ok((delay, asking)) => self.add(key, hash, said, Delay::Asked(delay, policy, asking), Some(now)),
-            Err(reason) => Err(AddError { key, value: said.0, reason }),
+            Ok((delay, asking)) => {
+                self.add(key, hash, options, Delay::Asked(delay, policy, asking), Some(now))
+            }
+            Err(reason) => Err(AddError { key, value: options.0, reason }),
         }
     }
 
@@ -297,7 +303,7 @@ impl<K, V> Shared<K, V> {
         &self,
         key: K,
         hash: u32,
-        said: (Option<V>, i16),
+        options: (Option<V>, i16),
         policy: Policy,
         in_backoff: InBackoff,
     ) -> Result<Accepted, AddError<K, V>>
@@ -305,14 +311,15 @@ impl<K, V> Shared<K, V> {
         K: Eq,
     {
         let now = self.now();
-        let add =
-            |key, said, delay: Delay<'_>| self.add_in_backoff(key, hash, said, delay, Some(now), in_backoff);
+        let add = |key, options, delay: Delay<'_>| {
+            self.add_in_backoff(key, hash, options, delay, Some(now), in_backoff)
+        };
         if !self.keeps_own() {
-            return self.with_limit(|limit| add(key, said, Delay::Limited(limit, policy)));
+            return self.with_limit(|limit| add(key, options, Delay::Limited(limit, policy)));
         }
         match self.ask_for(&key, hash, now, in_backoff == InBackoff::Reset) {
-            Ok((delay, asking)) => add(key, said, Delay::Asked(delay, policy, asking)),
-            Err(reason) => Err(AddError { key, value: said.0, reason }),
+            Ok((delay, asking)) => add(key, options, Delay::Asked(delay, policy, asking)),
+            Err(reason) => Err(AddError { key, value: options.0, reason }),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::{Limit, Sleeper, Step};
-use crate::waiting::{Ask, Deadline, Took, Waiting};
+use crate::waiting::{Deadline, PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
@@ -52,7 +52,7 @@ struct One<K> {
     ending: Option<RunRef<K>>,
 }
 
-impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
+impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
     type Left = Left<K, V>;
@@ -80,16 +80,16 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for One<K> {
         hold: &mut Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
         left: &mut Self::Left,
-    ) -> Took<Self::Taken> {
+    ) -> PollResult<Self::Taken> {
         if !self.ends_at_once(hold, left) {
             left.in_full = finish_told(hold.shared(), hold, &mut self.ending, false, &mut None);
         }
         match hold.get() {
-            Got::Item(handout) => Took::Keys(handout),
+            Got::Item(handout) => PollResult::Keys(handout),
             Got::Empty | Got::ShutDown => {
                 // the run that was ended may have been the last one that a drain waited for
                 hold.core.conclude();
-                Took::Nothing
+                PollResult::Nothing
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::items::{Items, after_ends, done_all, end_in, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::Limit;
-use crate::waiting::{Ask, Deadline, Took, Waiting};
+use crate::waiting::{Deadline, PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
@@ -70,7 +70,7 @@ impl<K, V> Default for Left<K, V> {
     }
 }
 
-impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
+impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
     type Got = Items<'q, K, V>;
     type Taken = Items<'q, K, V>;
     type Left = Left<K, V>;
@@ -94,7 +94,7 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         left: &mut Self::Left,
-    ) -> Took<Self::Taken> {
+    ) -> PollResult<Self::Taken> {
         let Self { most, items, asked } = self;
         if !items.is_empty() {
             end_in(hold, owner.shared(), items, false, true, &mut left.ended);
@@ -105,14 +105,14 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
         let ready = (*most).min(hold.core.servable());
         if ready == 0 {
             return if *most > 0 || hold.core.is_over() {
-                Took::Nothing
+                PollResult::Nothing
             } else {
-                Took::Keys(Items::new(owner.clone(), Vec::new()))
+                PollResult::Keys(Items::new(owner.clone(), Vec::new()))
             };
         }
         // once: producers may add faster than room is made
         if ready > items.capacity() && !*asked {
-            return Took::NoRoom(ready);
+            return PollResult::NoRoom(ready);
         }
         let taken = hold.get_up_to(ready.min(items.capacity()), |handout| {
             if let Some(waited) = handout.waited {
@@ -121,8 +121,8 @@ impl<'q, K: 'q, V: 'q> Ask<'q, K, V> for Several<'q, K, V> {
             items.push(Item::new(owner.clone(), handout));
         });
         match taken {
-            0 => Took::Nothing,
-            _ => Took::Keys(Items::new(owner.clone(), take(items))),
+            0 => PollResult::Nothing,
+            _ => PollResult::Keys(Items::new(owner.clone(), take(items))),
         }
     }
 
@@ -168,15 +168,15 @@ pub(crate) fn try_get_many<K, V>(
         ask.make_room(keys, shared, &mut left);
         let mut hold = shared.enter(&mut reading);
         match ask.take(&mut hold, &owner, &mut left) {
-            Took::Keys(taken) => {
+            PollResult::Keys(taken) => {
                 return Ok(ask.hand_out(taken, hold, &owner, None, left));
             }
-            Took::Nothing => {
+            PollResult::Nothing => {
                 let over = hold.core.is_over();
                 hold.close();
                 return Err(if over { TryGetError::ShutDown } else { TryGetError::Empty });
             }
-            Took::NoRoom(more) => {
+            PollResult::NoRoom(more) => {
                 hold.close();
                 keys = more;
             }

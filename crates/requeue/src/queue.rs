@@ -149,7 +149,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add_saying(key, hash, (Some(value), 0))
+        self.shared.add_with_options(key, hash, (Some(value), 0))
     }
 
     /// Asks for a run of `key` after `delay`; zero is an [`add`](Self::add).
@@ -200,20 +200,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         if !self.shared.takes(priority) {
             return Err(AddError { key, value, reason: Refused::NoPriorities });
         }
-        let said = (value, priority);
+        let options = (value, priority);
         if let Some(debounce) = debounce {
-            return self.shared.add_debounced(key, hash, said, in_backoff, debounce);
+            return self.shared.add_debounced(key, hash, options, in_backoff, debounce);
         }
         let (delay, timed) = match (when, in_backoff) {
-            (When::Now, None) => return self.shared.add_saying(key, hash, said),
+            (When::Now, None) => return self.shared.add_with_options(key, hash, options),
             (When::Now, Some(_)) => (Delay::Now, false),
             (When::After(delay), _) => (Delay::After(delay, policy), true),
             (When::At(due), _) => (Delay::At(due, policy), true),
             (When::RateLimited, _) => {
                 let accepted = match in_backoff {
-                    None => self.shared.add_limited(key, hash, said, policy),
+                    None => self.shared.add_limited(key, hash, options, policy),
                     Some(in_backoff) => {
-                        self.shared.add_limited_in_backoff(key, hash, said, policy, in_backoff)
+                        self.shared.add_limited_in_backoff(key, hash, options, policy, in_backoff)
                     }
                 };
                 return accepted.map(|accepted| accepted.added);
@@ -221,8 +221,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         };
         let reading = timed.then(|| self.shared.now());
         let accepted = match in_backoff {
-            None => self.shared.add(key, hash, said, delay, reading),
-            Some(in_backoff) => self.shared.add_in_backoff(key, hash, said, delay, reading, in_backoff),
+            None => self.shared.add(key, hash, options, delay, reading),
+            Some(in_backoff) => self.shared.add_in_backoff(key, hash, options, delay, reading, in_backoff),
         };
         accepted.map(|accepted| accepted.added)
     }
@@ -439,8 +439,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let (mut said, slot) = self.shared.enter_at(at).with(|hold| {
-            let said = Explanation {
+        let (mut explanation, slot) = self.shared.enter_at(at).with(|hold| {
+            let explanation = Explanation {
                 state: hold.core.state(key, hash),
                 at,
                 worker: None,
@@ -449,12 +449,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
                 waiting_for_room: hold.adders.len(),
                 shutting_down: hold.core.shutting_down(),
             };
-            (said, hold.core.slot_of(key, hash))
+            (explanation, hold.core.slot_of(key, hash))
         });
         // workers are asked without the lock
-        let held = slot.filter(|_| said.state.is_some_and(|state| state.held));
-        said.worker = held.and_then(|slot| self.shared.who_has(slot));
-        said
+        let held = slot.filter(|_| explanation.state.is_some_and(|state| state.held));
+        explanation.worker = held.and_then(|slot| self.shared.who_has(slot));
+        explanation
     }
 }
 

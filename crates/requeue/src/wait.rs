@@ -19,7 +19,7 @@
 //! together cost a few rounds and not one round each.
 //!
 //! **Timers.** One waiting thread, the leader, sleeps no longer than to the soonest timer; the others sleep
-//! until they are woken. If no thread waits, the queue's own alarm leads ([`bell`](crate::hold::bell)): when
+//! until they are woken. If no thread waits, the queue's own alarm leads ([`bell`](crate::hold::alarms)): when
 //! it fires, a task is woken to look, and the watch makes sure that one comes. No task is ever told to watch
 //! a timer. Whenever a caller waits and a timer is set, one of these holds as the lock is released: a leading
 //! thread wakes up in time; the alarm fires in time; or it has fired for this timer and a wake-up is on its
@@ -78,8 +78,8 @@ pub(crate) struct Wakes {
     /// All waiters when the queue is over; otherwise further tasks after wake-ups were lost, and drains with
     /// news.
     pub(crate) more: Vec<Waker>,
-    /// [`Shared::tend`](crate::hold::Shared::tend) is to be called.
-    pub(crate) tend: bool,
+    /// [`Shared::update_alarms`](crate::hold::Shared::update_alarms) is to be called.
+    pub(crate) update_alarms: bool,
 }
 
 /// The kind of a waiter: a thread can watch the time itself.
@@ -133,12 +133,12 @@ pub(crate) struct Waiters {
     alarm: Option<Instant>,
     /// The alarm has fired for this instant, and no getter has looked since. If the soonest timer is due no
     /// later than this, no new alarm is set for it: a getter is woken to look.
-    rung: Option<Instant>,
+    fired: Option<Instant>,
 }
 
 /// Target times of the two alarms.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Alarms {
+pub(crate) struct AlarmTimes {
     pub(crate) timer: Option<Instant>,
     pub(crate) watch: Option<Instant>,
     /// The watch is to be set and the time was not given.
@@ -161,7 +161,7 @@ impl Waiters {
             watch: Watch::Off,
             leader: None,
             alarm: None,
-            rung: None,
+            fired: None,
         }
     }
 
@@ -241,7 +241,7 @@ impl Waiters {
     pub(crate) fn looks(&mut self, id: &WaiterId) {
         self.arrived(id);
         // whatever was due is fired
-        self.rung = None;
+        self.fired = None;
     }
 
     fn arrived(&mut self, id: &WaiterId) {
@@ -259,10 +259,10 @@ impl Waiters {
 
     /// Target times for the alarms, which the caller sets after this lock hold. `next` is when the soonest
     /// timer is due, `now` the time, if it was read.
-    pub(crate) fn alarms(&mut self, next: Option<Instant>, now: Option<Instant>, over: bool) -> Alarms {
+    pub(crate) fn alarms(&mut self, next: Option<Instant>, now: Option<Instant>, over: bool) -> AlarmTimes {
         let nobody = over || self.waiting() == 0;
         let led = self.leader.is_some_and(|(leader, _)| self.entries[leader as usize].waker.is_some());
-        self.alarm = next.filter(|_| !nobody && !led && !self.is_rung_for(next));
+        self.alarm = next.filter(|_| !nobody && !led && !self.has_fired_for(next));
         self.watch = match (self.watch, now) {
             _ if nobody => Watch::Off,
             (Watch::Asked, Some(now)) => Watch::Set(now + WATCH, self.flight),
@@ -273,7 +273,7 @@ impl Waiters {
             Watch::Asked => (None, true),
             Watch::Off => (None, false),
         };
-        Alarms { timer: self.alarm, watch, wants_time }
+        AlarmTimes { timer: self.alarm, watch, wants_time }
     }
 
     /// Notes that the alarms are not set: the clock panicked.
@@ -283,13 +283,13 @@ impl Waiters {
 
     /// Notes that the alarm for the soonest timer has fired, which is due `at`. No timer has fired yet: the
     /// woken caller fires it, or any caller that looks before.
-    pub(crate) fn timer_rang(&mut self, at: Instant) {
-        (self.alarm, self.rung) = (None, Some(at));
+    pub(crate) fn timer_alarm_fired(&mut self, at: Instant) {
+        (self.alarm, self.fired) = (None, Some(at));
     }
 
     /// Notes that the watch has fired. If the wake-up that it was set for is still on its way, it is lost:
     /// its task may still arrive later.
-    pub(crate) fn watch_rang(&mut self) {
+    pub(crate) fn watch_fired(&mut self) {
         let watch = std::mem::replace(&mut self.watch, Watch::Off);
         let late = matches!(watch, Watch::Set(_, flight) if flight == self.flight);
         if late && self.in_flight == Some(Sleeper::Task) {
@@ -341,7 +341,7 @@ impl Waiters {
     /// Settles who leads, for a caller that has looked and waits from now on: makes a thread the leader if
     /// there is none, or updates its deadline. For a task the queue's alarm is set as the lock hold ends.
     fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
-        self.rung = None;
+        self.fired = None;
         if self.entries[at as usize].who == Sleeper::Task {
             return None;
         }
@@ -367,7 +367,7 @@ impl Waiters {
             wakes.more = self.release_all();
             return;
         }
-        if self.in_flight.is_none() && (ready > 0 || self.is_rung_for(next)) {
+        if self.in_flight.is_none() && (ready > 0 || self.has_fired_for(next)) {
             self.notify(wakes);
         }
         if let Some(due) = next {
@@ -375,7 +375,7 @@ impl Waiters {
         }
         if self.in_flight == Some(Sleeper::Task) && self.watch == Watch::Off && self.waiting() > 0 {
             self.watch = Watch::Asked;
-            wakes.tend = true;
+            wakes.update_alarms = true;
         }
     }
 
@@ -387,8 +387,8 @@ impl Waiters {
     }
 
     /// Whether the alarm has fired for the soonest timer and no caller has looked since.
-    fn is_rung_for(&self, next: Option<Instant>) -> bool {
-        self.rung.is_some_and(|rung| next.is_some_and(|due| due <= rung))
+    fn has_fired_for(&self, next: Option<Instant>) -> bool {
+        self.fired.is_some_and(|fired| next.is_some_and(|due| due <= fired))
     }
 
     /// Makes sure that a caller looks when the soonest timer is due.
@@ -408,10 +408,10 @@ impl Waiters {
                 wakes.to_lead = self.entries[newest as usize].waker.take();
             }
             // a wake-up is on its way, of somebody who looks
-            None if self.is_rung_for(Some(due)) => {}
+            None if self.has_fired_for(Some(due)) => {}
             None => {
                 self.alarm = Some(due);
-                wakes.tend = true;
+                wakes.update_alarms = true;
             }
         }
     }
@@ -641,9 +641,9 @@ mod tests {
         fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Vec<usize> {
             let before: Vec<usize> = self.counts.iter().map(|c| c.get()).collect();
             let wakes = self.waiters.wakes_of(ready, next, over);
-            let Wakes { for_key, to_lead, more, tend } = wakes;
+            let Wakes { for_key, to_lead, more, update_alarms } = wakes;
             for_key.into_iter().chain(to_lead).chain(more).for_each(Waker::wake);
-            if tend {
+            if update_alarms {
                 self.waiters.alarms(next, Some(self.now), over);
             }
             (0..before.len()).filter(|&i| self.counts[i].get() > before[i]).collect()
@@ -655,7 +655,7 @@ mod tests {
         fn watch_rings(&mut self, ready: usize) -> Vec<usize> {
             let Watch::Set(at, _) = self.waiters.watch else { panic!("no watch is set") };
             self.now = at;
-            self.waiters.watch_rang();
+            self.waiters.watch_fired();
             self.ready(ready)
         }
     }
@@ -741,7 +741,7 @@ mod tests {
     fn no_watch_is_set_where_nobody_else_waits_and_one_is_when_somebody_comes() {
         let mut c = Crowd::of_such(1, None, Sleeper::Task);
         let wakes = c.waiters.wakes_of(1, None, false);
-        assert!(wakes.for_key.is_some() && !wakes.tend);
+        assert!(wakes.for_key.is_some() && !wakes.update_alarms);
         assert_eq!(c.waiters.watch, Watch::Off);
         // a thread takes that key, and waits for the next
         c.enter(Sleeper::Thread, None);
@@ -847,7 +847,7 @@ mod tests {
         assert_eq!(c.enter(Sleeper::Task, at(100)), None);
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
         assert_eq!((c.waiters.leader, c.waiters.alarm), (None, at(100)));
-        assert!(!c.waiters.wakes_of(0, at(100), false).tend, "it is set");
+        assert!(!c.waiters.wakes_of(0, at(100), false).update_alarms, "it is set");
         assert_eq!(c.wakes(0, at(50), false), NOBODY, "no task is asked to");
         assert_eq!(c.waiters.alarm, at(50));
     }
@@ -856,12 +856,12 @@ mod tests {
     fn d4_the_alarm_wakes_a_task_to_look_and_another_if_that_one_does_not_come() {
         let mut c = Crowd::of_such(3, at(100), Sleeper::Task);
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
-        c.waiters.timer_rang(Instant::from_nanos(100));
+        c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [2], "no key is ready yet: it looks");
-        assert!(!c.waiters.wakes_of(0, at(100), false).tend, "nothing is to be set anew");
+        assert!(!c.waiters.wakes_of(0, at(100), false).update_alarms, "nothing is to be set anew");
         assert_eq!(c.waiters.alarm, None, "it has rung for this timer");
         // 2 is stuck
-        c.waiters.watch_rang();
+        c.waiters.watch_fired();
         assert_eq!(c.wakes(0, at(100), false), [0, 1]);
         c.waiters.looks(&WaiterId(1));
         // it fired that timer; the next is due later
@@ -876,7 +876,7 @@ mod tests {
     fn d4_a_timer_beyond_the_one_that_rang_does_not_wait_for_the_woken_task() {
         let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
         c.wakes(0, at(100), false);
-        c.waiters.timer_rang(Instant::from_nanos(100));
+        c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [1]);
         // anybody fires the first, say an add_after; 1 has not come
         assert_eq!(c.wakes(1, at(101), false), NOBODY);
@@ -887,7 +887,7 @@ mod tests {
     fn a_clock_that_rings_early_has_the_alarm_set_again_by_whoever_was_woken() {
         let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
         c.wakes(0, at(100), false);
-        c.waiters.timer_rang(Instant::from_nanos(100));
+        c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [1]);
         // it looked and nothing is due
         c.again(1, at(100), Sleeper::Task);
@@ -899,7 +899,7 @@ mod tests {
     fn a_woken_task_that_leaves_without_a_look_passes_the_look_on() {
         let mut c = Crowd::of_such(2, at(100), Sleeper::Task);
         c.wakes(0, at(100), false);
-        c.waiters.timer_rang(Instant::from_nanos(100));
+        c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [1]);
         let woken = c.ids.pop().expect("two");
         c.waiters.leave(woken);
@@ -912,7 +912,7 @@ mod tests {
         c.wakes(0, at(100), false);
         assert_eq!(c.enter(Sleeper::Thread, at(100)), at(100));
         let alarms = c.waiters.alarms(at(200), None, false);
-        assert_eq!(alarms, Alarms { timer: None, watch: None, wants_time: false }, "a thread leads");
+        assert_eq!(alarms, AlarmTimes { timer: None, watch: None, wants_time: false }, "a thread leads");
         assert_eq!(c.wakes(0, at(200), false), NOBODY, "until the first instant, then it looks");
         assert_eq!(c.again(1, at(200), Sleeper::Thread), at(200));
     }
@@ -950,7 +950,7 @@ mod tests {
             drop(c.waiters.leave(id));
         }
         assert!(c.waiters.alarm_is_idle() && c.waiters.has_idle_alarms());
-        let none = Alarms { timer: None, watch: None, wants_time: false };
+        let none = AlarmTimes { timer: None, watch: None, wants_time: false };
         assert_eq!(c.waiters.alarms(at(100), None, false), none);
         assert!(!c.waiters.has_alarms() && !c.waiters.has_idle_alarms());
     }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 /// The request of a waiting caller at each look: one key, or several.
 ///
 /// A look is one lock hold, and more only if something must be done outside the lock first.
-pub(crate) trait Ask<'q, K, V> {
+pub(crate) trait Poller<'q, K, V> {
     /// The result for the caller.
     type Got;
     /// The part taken in the hold.
@@ -37,7 +37,7 @@ pub(crate) trait Ask<'q, K, V> {
         hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         left: &mut Self::Left,
-    ) -> Took<Self::Taken>;
+    ) -> PollResult<Self::Taken>;
 
     /// Ends the hold and hands out what was taken. Nothing after the hold may unwind, not even the drop of
     /// `waker`: a key would stay held.
@@ -55,7 +55,7 @@ pub(crate) trait Ask<'q, K, V> {
 }
 
 /// Result of a look.
-pub(crate) enum Took<T> {
+pub(crate) enum PollResult<T> {
     Keys(T),
     /// No key is ready now.
     Nothing,
@@ -64,18 +64,18 @@ pub(crate) enum Took<T> {
 }
 
 /// One look at the queue, with all its holds.
-struct Look<L: Default> {
+struct PollState<L: Default> {
     reading: Option<Instant>,
     deadline: Option<Instant>,
     who: Sleeper,
-    left: Leaves<L>,
+    left: Leftovers<L>,
 }
 
 /// Remains of a look. Dropped quietly if a panic of user code unwinds through the look.
 #[derive(Default)]
-struct Leaves<L: Default>(L);
+struct Leftovers<L: Default>(L);
 
-impl<L: Default> Leaves<L> {
+impl<L: Default> Leftovers<L> {
     #[inline(always)]
     fn take(&mut self) -> L {
         std::mem::take(&mut self.0)
@@ -90,7 +90,7 @@ impl<L: Default> Leaves<L> {
     }
 }
 
-impl<L: Default> Drop for Leaves<L> {
+impl<L: Default> Drop for Leftovers<L> {
     #[inline(always)]
     fn drop(&mut self) {
         if std::mem::needs_drop::<L>() && std::thread::panicking() {
@@ -131,7 +131,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// Looks at the queue once: a key, the end, or how long to sleep.
     #[inline]
-    pub(crate) fn look<'w, A: Ask<'q, K, V>>(
+    pub(crate) fn look<'w, A: Poller<'q, K, V>>(
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
@@ -145,18 +145,18 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
         let hold = shared.enter(&mut reading);
-        let look = Look { reading, deadline, who, left: Leaves(left) };
+        let look = PollState { reading, deadline, who, left: Leftovers(left) };
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
     /// Continues a look in the hold that it has opened.
     #[inline]
-    fn look_on<'a, 'w, A: Ask<'q, K, V>>(
+    fn look_on<'a, 'w, A: Poller<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         hold: Hold<'a, K, V>,
-        mut look: Look<A::Left>,
+        mut look: PollState<A::Left>,
         waker: impl Fn() -> &'w Waker,
     ) -> Step<Outcome<A::Got>> {
         match Self::take(owner, waiter, ask, hold, &mut look) {
@@ -172,24 +172,24 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// Hands out what is ready.
     #[inline]
-    fn take<'a, A: Ask<'q, K, V>>(
+    fn take<'a, A: Poller<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         mut hold: Hold<'a, K, V>,
-        look: &mut Look<A::Left>,
+        look: &mut PollState<A::Left>,
     ) -> Result<A::Got, Hold<'a, K, V>> {
         loop {
             if let Some(id) = waiter {
                 hold.waiters().looks(id);
             }
             match ask.take(&mut hold, owner, &mut look.left.0) {
-                Took::Keys(taken) => {
+                PollResult::Keys(taken) => {
                     let old = waiter.take().and_then(|id| hold.waiters().leave(id));
                     return Ok(ask.hand_out(taken, hold, owner, old, look.left.take()));
                 }
-                Took::Nothing => return Err(hold),
-                Took::NoRoom(keys) => {
+                PollResult::Nothing => return Err(hold),
+                PollResult::NoRoom(keys) => {
                     hold.close();
                     ask.make_room(keys, owner.shared(), &mut look.left.0);
                     hold = owner.shared().enter(&mut look.reading);
@@ -200,12 +200,12 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// Ends a look that found no key: with an answer, or by entering the caller among the waiters.
     #[inline(never)]
-    fn stay<'a, 'w, A: Ask<'q, K, V>>(
+    fn stay<'a, 'w, A: Poller<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         mut hold: Hold<'a, K, V>,
-        look: &mut Look<A::Left>,
+        look: &mut PollState<A::Left>,
         waker: impl Fn() -> &'w Waker,
     ) -> Step<Outcome<A::Got>> {
         let mut clone: Option<Waker> = None;
@@ -222,7 +222,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 let idle = hold.close_after_leaving();
                 quietly(|| drop(old));
                 if idle {
-                    owner.shared().tend(None);
+                    owner.shared().update_alarms(None);
                 }
                 return Step::Ready(answer);
             }
@@ -283,19 +283,19 @@ impl<'q, K, V> Waiting<'q, K, V> {
     /// Mostly there are keys, so the first look is separate: its result goes straight to the caller. Through
     /// [`block`](Self::block) it would be moved three times, which costs `Item::next` 100 instructions.
     #[inline]
-    pub(crate) fn wait<A: Ask<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
+    pub(crate) fn wait<A: Poller<'q, K, V>>(&mut self, ask: &mut A) -> Option<A::Got> {
         let Self { owner, waiter } = &mut *self;
         let shared = owner.shared();
         if waiter.is_none() {
-            let (mut reading, mut left) = (None, Leaves(A::Left::default()));
+            let (mut reading, mut left) = (None, Leftovers(A::Left::default()));
             ask.make_room(0, shared, &mut left.0);
             let mut hold = shared.enter(&mut reading);
             if ask.ends_at_once(&mut hold, &mut left.0) {
-                if let Took::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
+                if let PollResult::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
                     return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));
                 }
             }
-            let look = Look { reading, deadline: None, who: Sleeper::Thread, left };
+            let look = PollState { reading, deadline: None, who: Sleeper::Thread, left };
             if let Some(got) = Self::wait_on(owner, waiter, ask, hold, look) {
                 return got;
             }
@@ -304,13 +304,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 
     /// Like [`wait`](Self::wait), continuing a first look in a lock hold that has begun.
-    pub(crate) fn wait_in<A: Ask<'q, K, V>>(
+    pub(crate) fn wait_in<A: Poller<'q, K, V>>(
         &mut self,
         ask: &mut A,
         hold: Hold<'_, K, V>,
         reading: Option<Instant>,
     ) -> Option<A::Got> {
-        let look = Look { reading, deadline: None, who: Sleeper::Thread, left: Leaves::default() };
+        let look = PollState { reading, deadline: None, who: Sleeper::Thread, left: Leftovers::default() };
         match Self::wait_on(&self.owner, &mut self.waiter, ask, hold, look) {
             Some(got) => got,
             None => self.block(ask, None).unwrap_or(None),
@@ -319,12 +319,12 @@ impl<'q, K, V> Waiting<'q, K, V> {
 
     /// The rest of a first look, and the sleep after it: `None`.
     #[inline(never)]
-    fn wait_on<'a, A: Ask<'q, K, V>>(
+    fn wait_on<'a, A: Poller<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         hold: Hold<'a, K, V>,
-        look: Look<A::Left>,
+        look: PollState<A::Left>,
     ) -> Option<Option<A::Got>> {
         let thread = ThisThread::default();
         match Self::look_on(owner, waiter, ask, hold, look, || thread.waker()) {
@@ -337,7 +337,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 
     /// Blocks until there is an answer.
-    pub(crate) fn block<A: Ask<'q, K, V>>(
+    pub(crate) fn block<A: Poller<'q, K, V>>(
         &mut self,
         ask: &mut A,
         mut limit: Option<Limit>,
@@ -351,13 +351,13 @@ impl<'q, K, V> Waiting<'q, K, V> {
 }
 
 impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
-    pub(crate) fn poll<A: Ask<'q, K, V>>(
+    pub(crate) fn poll<A: Poller<'q, K, V>>(
         &mut self,
         ask: &mut A,
         cx: &mut Context<'_>,
         mut deadline: Option<&mut Deadline>,
     ) -> Poll<Outcome<A::Got>> {
-        self.owner.shared().hang_bell();
+        self.owner.shared().install_alarms();
         let limit = deadline.as_deref_mut().map(|deadline| &mut deadline.limit);
         match self.look(ask, || cx.waker(), limit, Sleeper::Task) {
             Step::Ready(outcome) => {
@@ -391,7 +391,7 @@ impl<K, V> Waiting<'_, K, V> {
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
             if hold.close_after_leaving() {
-                in_drop(|| shared.tend(None));
+                in_drop(|| shared.update_alarms(None));
             }
             in_drop(|| drop(old));
         }

@@ -14,7 +14,7 @@
 //! 4. **A deletion is reported again if something came and went unseen.** A program that is told of a
 //!    deletion may find the file, because it is back. If it has gone again before we look, it was never known
 //!    to be back, and only the memory of the first deletion tells that a program may have seen it
-//!    ([`Ghosts`]).
+//!    ([`Vanished`]).
 //!
 //! Directories are listed one at a time ([`Tree::step`]), so that the caller can read events that come
 //! meanwhile.
@@ -25,18 +25,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use self::ghosts::Ghosts;
 use self::root::{Root, Shape};
+use self::vanished::Vanished;
 use crate::disk::{Disk, Kind, Links, Watch, is_gone};
 use crate::gitignore::{self, GIT, GITIGNORE, Gitignore};
 use crate::report::{Change, Event, Report};
 use crate::rules::{Rules, Verdict};
 
-mod ghosts;
 mod root;
 mod scan;
 #[cfg(test)]
 mod tests;
+mod vanished;
 
 /// An event of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(crate) struct Tree {
     todo: VecDeque<(Node, Scan)>,
     /// Directories that were reported as unreadable. They are tried again.
     unreadable: HashSet<Node>,
-    ghosts: Ghosts,
+    vanished: Vanished,
     next: u64,
     out: Vec<Report>,
 }
@@ -107,7 +107,7 @@ impl Tree {
             watched: HashMap::new(),
             todo: VecDeque::new(),
             unreadable: HashSet::new(),
-            ghosts: Ghosts::new(now),
+            vanished: Vanished::new(now),
             next: 0,
             out: Vec::new(),
         }
@@ -115,7 +115,7 @@ impl Tree {
 
     /// Sets the current time. It never goes back.
     pub(crate) fn time(&mut self, now: Instant) {
-        self.ghosts.time(now);
+        self.vanished.time(now);
     }
 
     /// Takes the reports since the last call.
@@ -198,13 +198,13 @@ impl Tree {
         let verdict = kind.map_or(Verdict::Hidden, |kind| self.judge(node, name, kind));
         match kind.filter(|_| verdict != Verdict::Hidden) {
             Some(Kind::Dir) => {
-                self.tell_ghosts(node, Some(name), kind);
+                self.tell_vanished(node, Some(name), kind);
                 self.forget_file(node, name, Some(Event::Delete));
                 let scan = if moved { Scan::All(Event::Write) } else { Scan::IfOther };
                 self.enter(node, name, verdict, scan);
             }
             Some(Kind::File) => {
-                self.tell_ghosts(node, Some(name), kind);
+                self.tell_vanished(node, Some(name), kind);
                 self.forget_dir(disk, node, name, Some(Event::Delete));
                 self.note_file(node, name);
                 self.tell(node, Some(name), Event::Write, found.and_then(|found| found.changed));
@@ -216,7 +216,7 @@ impl Tree {
                 self.forget_file(node, name, event);
                 self.forget_dir(disk, node, name, event);
                 if !known {
-                    self.tell_ghosts(node, Some(name), None);
+                    self.tell_vanished(node, Some(name), None);
                 }
             }
         }
@@ -320,7 +320,7 @@ impl Tree {
             let files = self.dirs.get_mut(&node).map(|dir| std::mem::take(&mut dir.files));
             if event == Some(Event::Delete) && self.dirs.get(&node).is_some_and(|dir| dir.watch.is_none()) {
                 // what came back with it is not listed yet
-                self.tell_ghosts(node, None, None);
+                self.tell_vanished(node, None, None);
             }
             if let Some(event) = event {
                 for name in files.unwrap_or_default() {
@@ -385,9 +385,9 @@ impl Tree {
     fn tell(&mut self, node: Node, name: Option<&OsStr>, event: Event, changed: Option<SystemTime>) {
         let Some((path, relative)) = self.names(node, name) else { return };
         if event == Event::Delete {
-            self.ghosts.insert(path.clone(), relative.clone());
+            self.vanished.insert(path.clone(), relative.clone());
         } else {
-            self.ghosts.remove(&path);
+            self.vanished.remove(&path);
         }
         let change = Change { changed, ..Change::new(path, relative, event) };
         self.out.push(Report::Change(change));
@@ -408,19 +408,19 @@ impl Tree {
 
     /// Reports remembered deletions again, because something with this name, or in a directory of this name,
     /// came and may have gone. An entry that is there now is reported otherwise.
-    fn tell_ghosts(&mut self, node: Node, name: Option<&OsStr>, stands: Option<Kind>) {
-        if self.ghosts.is_empty() {
+    fn tell_vanished(&mut self, node: Node, name: Option<&OsStr>, stands: Option<Kind>) {
+        if self.vanished.is_empty() {
             return;
         }
         let Some((top, _)) = self.names(node, name) else { return };
-        for (path, relative) in self.ghosts.below(&top) {
+        for (path, relative) in self.vanished.below(&top) {
             let stands = match stands {
                 Some(Kind::File) => path == top,
                 Some(Kind::Dir) => path != top,
                 Some(Kind::Other) | None => false,
             };
             if !stands {
-                self.ghosts.insert(path.clone(), relative.clone());
+                self.vanished.insert(path.clone(), relative.clone());
                 self.out.push(Report::Change(Change::new(path, relative, Event::Delete)));
             }
         }

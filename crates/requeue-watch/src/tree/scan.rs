@@ -40,7 +40,7 @@ impl Tree {
             Ok(list) => {
                 self.unreadable.remove(&node);
                 if scan == Scan::All(Event::Write) {
-                    self.tell_ghosts_in(node, &list);
+                    self.tell_vanished_in(node, &list);
                 }
                 self.compare(disk, node, scan, list);
             }
@@ -88,18 +88,18 @@ impl Tree {
     /// Reports remembered deletions again, because a different directory is here than before, and others may
     /// have been here in between: a file that was reported as deleted and is not in this one may have been in
     /// another.
-    fn tell_ghosts_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
-        if self.ghosts.is_empty() {
+    fn tell_vanished_in(&mut self, node: Node, list: &[(OsString, Kind)]) {
+        if self.vanished.is_empty() {
             return;
         }
         let here = self.place(node);
-        let below = self.ghosts.below(&here);
+        let below = self.vanished.below(&here);
         let names = below.iter().filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
         let names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
         let kinds: HashMap<&OsStr, Kind> =
             list.iter().map(|(name, kind)| (name.as_os_str(), *kind)).collect();
         for name in names {
-            self.tell_ghosts(node, Some(&name), kinds.get(name.as_os_str()).copied());
+            self.tell_vanished(node, Some(&name), kinds.get(name.as_os_str()).copied());
         }
     }
 

@@ -24,7 +24,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
     /// Checks whether there is a key for a worker. If there is none, and only then, `place` is entered among
     /// the waiters.
     pub(crate) fn keep_lookout(self: &Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
-        self.hang_bell();
+        self.install_alarms();
         let now = quietly(|| self.now());
         let mut hold = self.lock();
         let old = place.take().and_then(|id| hold.waiters().leave(id));
@@ -54,7 +54,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
     /// Ends a hold in which the watcher's place has changed; `old` is its waker, to be dropped.
     fn close_lookout(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
         if hold.close_after_leaving() {
-            quietly(|| self.tend(None));
+            quietly(|| self.update_alarms(None));
         }
         quietly(|| drop(old));
     }

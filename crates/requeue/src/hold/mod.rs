@@ -6,10 +6,10 @@
 //! A [`Hold`] is one such hold; its end does what comes after, even if a panic of user code unwinds through
 //! it.
 
-mod bell;
+mod alarms;
 mod lookout;
 
-use self::bell::Bell;
+use self::alarms::QueueAlarms;
 pub(crate) use self::lookout::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
@@ -40,12 +40,12 @@ pub(crate) struct State<K, V> {
     drains: WakerSet,
     pub(crate) adders: Adders,
     /// State last announced to drains: the number of releases, and until when waiting keys are waited for.
-    told: (u64, Option<Instant>),
+    drain_notice: (u64, Option<Instant>),
 }
 
 /// Work to do when a lock hold ends. Noted in the state machine, beside the state machine's own such work, so
 /// that the usual case, no work, is [one test](Core::is_quiescent).
-mod attention {
+mod pending_work {
     /// A caller may be waiting for keys or for the end, or an alarm may be set. Set by a caller that begins
     /// to wait, cleared by the end of a hold that finds no waiter.
     pub(super) const WAITERS: u8 = 1;
@@ -85,7 +85,7 @@ pub(crate) struct Shared<K, V> {
     pub(crate) filter: Filter,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
-    pub(crate) bell: Bell,
+    pub(crate) alarms: QueueAlarms,
     /// Callback for keys that were dropped for room.
     pub(crate) on_dropped: Option<OnDropped<K, V>>,
     /// Whether keys have priorities.
@@ -110,7 +110,7 @@ impl<K, V> Shared<K, V> {
         unfinished: Unfinished,
         name: String,
     ) -> Self {
-        core.note_beside(attention::METRICS, metrics.is_some());
+        core.note_beside(pending_work::METRICS, metrics.is_some());
         Self {
             stamps: core.needs_every_reading(),
             priorities: core.has_priorities(),
@@ -122,10 +122,10 @@ impl<K, V> Shared<K, V> {
                 waiters: Waiters::new(),
                 drains: WakerSet::default(),
                 adders: Adders::default(),
-                told: (0, None),
+                drain_notice: (0, None),
                 reading: None,
             }),
-            bell: Bell::new(),
+            alarms: QueueAlarms::new(),
             on_dropped: None,
             journal: None,
             takes_back: false,
@@ -243,7 +243,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold and does the remaining work.
     #[inline(never)]
     fn unlock_and_more(&self, mut state: Plain<'_, State<K, V>>) {
-        if state.core.is_just_noted(attention::METRICS) {
+        if state.core.is_just_noted(pending_work::METRICS) {
             let counts = state.core.take_counts();
             state.release();
             self.tell_counts(counts);
@@ -268,13 +268,13 @@ impl<K, V> Shared<K, V> {
     /// was read.
     #[inline]
     pub(crate) fn deliver(&self, wakes: Wakes, reading: Option<Instant>) {
-        let Wakes { for_key, to_lead, more, tend } = wakes;
+        let Wakes { for_key, to_lead, more, update_alarms } = wakes;
         // a waker that panics must not keep the rest asleep, nor take the key from
         // the call that woke it
         wake_each(for_key.into_iter().chain(to_lead).chain(more));
-        if tend {
+        if update_alarms {
             // nor must a clock
-            quietly(|| self.tend(reading));
+            quietly(|| self.update_alarms(reading));
         }
     }
 
@@ -415,7 +415,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold and does the work that follows it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
-        let State { core, waiters, drains, adders, told, reading } = &mut *state;
+        let State { core, waiters, drains, adders, drain_notice, reading } = &mut *state;
         let reading = *reading;
         core.conclude();
         // mostly nobody
@@ -425,8 +425,8 @@ impl<K, V> Shared<K, V> {
             waiters.wakes(core.servable(), core.next_wake(), core.is_over(), &mut wakes);
             if !drains.is_empty() {
                 let now = (core.releases(), core.waiting_until());
-                if core.is_drained() || now != *told {
-                    *told = now;
+                if core.is_drained() || now != *drain_notice {
+                    *drain_notice = now;
                     drains.take_all(&mut wakes.more);
                 }
             }
@@ -444,7 +444,7 @@ impl<K, V> Shared<K, V> {
         set(&self.timed, core.take_timed());
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() && adders.is_empty() {
-            core.note_beside(attention::WAITERS, false);
+            core.note_beside(pending_work::WAITERS, false);
         }
         let trash = core.take_trash();
         let forgotten = core.take_forgotten();
@@ -454,10 +454,10 @@ impl<K, V> Shared<K, V> {
             waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
         state.release();
         if let Some(mut wakes) = wakes {
-            wakes.tend |= idle;
+            wakes.update_alarms |= idle;
             self.deliver(wakes, reading);
         } else if idle {
-            quietly(|| self.tend(None));
+            quietly(|| self.update_alarms(None));
         }
         if let Some((counts, late)) = told {
             self.tell_counts(counts);
@@ -670,7 +670,7 @@ impl<'a, K, V> Hold<'a, K, V> {
     }
 
     /// Like [`close`](Self::close), and tells the metrics. With metrics, each hold has [more to
-    /// do](attention::METRICS) at its end; without, nothing is checked, which saves 3 instructions for each
+    /// do](pending_work::METRICS) at its end; without, nothing is checked, which saves 3 instructions for each
     /// thing that may be told.
     #[inline(always)]
     pub(crate) fn close_telling(self, tell: impl FnOnce(&Shared<K, V>)) {
@@ -681,7 +681,7 @@ impl<'a, K, V> Hold<'a, K, V> {
     }
 
     /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that nobody waits for any
-    /// more: [`tend`](Shared::tend) then removes it.
+    /// more: [`update_alarms`](Shared::update_alarms) then removes it.
     #[must_use = "an alarm that nobody waits for is to be taken back"]
     pub(crate) fn close_after_leaving(mut self) -> bool {
         let idle = self.waiters().has_idle_alarms();
@@ -699,23 +699,23 @@ impl<'a, K, V> Hold<'a, K, V> {
 
     /// Waiters for keys. When the hold ends, those to be woken are found.
     pub(crate) fn waiters(&mut self) -> &mut Waiters {
-        self.core.note_beside(attention::WAITERS, true);
+        self.core.note_beside(pending_work::WAITERS, true);
         &mut self.waiters
     }
 
     /// Waiters for the end of the queue. When the hold ends, they are woken if it has come.
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
-        self.core.note_beside(attention::WAITERS, true);
+        self.core.note_beside(pending_work::WAITERS, true);
         if self.drains.is_empty() {
             // who comes first has just looked: only what changes from now on is news
-            self.told = (self.core.releases(), self.core.waiting_until());
+            self.drain_notice = (self.core.releases(), self.core.waiting_until());
         }
         &mut self.drains
     }
 
     /// Waiters for room. When the hold ends, those that now fit, or whose key is now known, are woken.
     pub(crate) fn adders(&mut self) -> &mut Adders {
-        self.core.note_beside(attention::WAITERS, true);
+        self.core.note_beside(pending_work::WAITERS, true);
         self.core.note_entered(true);
         &mut self.adders
     }

@@ -12,7 +12,7 @@ const MEMORY: Duration = Duration::from_secs(10);
 const ROOM: usize = 100_000;
 
 #[derive(Debug)]
-pub(super) struct Ghosts {
+pub(super) struct Vanished {
     now: Instant,
     /// By path: the path below the root, and when it was last reported.
     told: BTreeMap<PathBuf, (PathBuf, Instant)>,
@@ -20,7 +20,7 @@ pub(super) struct Ghosts {
     order: VecDeque<(Instant, PathBuf)>,
 }
 
-impl Ghosts {
+impl Vanished {
     pub(super) fn new(now: Instant) -> Self {
         Self { now, told: BTreeMap::new(), order: VecDeque::new() }
     }
@@ -70,29 +70,29 @@ mod tests {
     #[test]
     fn deletions_are_forgotten_after_a_while_and_a_directory_has_all_below_it() {
         let start = Instant::now();
-        let mut ghosts = Ghosts::new(start);
+        let mut vanished = Vanished::new(start);
         for path in ["r/d/x", "r/d", "r/d/e/y", "r/dd", "r/c"] {
-            ghosts.insert(path.into(), path.trim_start_matches("r/").into());
+            vanished.insert(path.into(), path.trim_start_matches("r/").into());
         }
-        let below = |ghosts: &Ghosts| {
-            ghosts.below(Path::new("r/d")).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
+        let below = |vanished: &Vanished| {
+            vanished.below(Path::new("r/d")).into_iter().map(|(path, _)| path).collect::<Vec<_>>()
         };
-        assert_eq!(below(&ghosts), ["r/d", "r/d/e/y", "r/d/x"].map(PathBuf::from));
-        ghosts.remove(Path::new("r/d"));
-        ghosts.time(start + MEMORY);
-        ghosts.insert("r/d/x".into(), "d/x".into());
-        ghosts.time(start + MEMORY + Duration::from_nanos(1));
-        assert_eq!(below(&ghosts), [PathBuf::from("r/d/x")]);
-        ghosts.time(start + 3 * MEMORY);
-        assert!(ghosts.is_empty() && ghosts.order.is_empty());
+        assert_eq!(below(&vanished), ["r/d", "r/d/e/y", "r/d/x"].map(PathBuf::from));
+        vanished.remove(Path::new("r/d"));
+        vanished.time(start + MEMORY);
+        vanished.insert("r/d/x".into(), "d/x".into());
+        vanished.time(start + MEMORY + Duration::from_nanos(1));
+        assert_eq!(below(&vanished), [PathBuf::from("r/d/x")]);
+        vanished.time(start + 3 * MEMORY);
+        assert!(vanished.is_empty() && vanished.order.is_empty());
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut ghosts = Ghosts::new(Instant::now());
+        let mut vanished = Vanished::new(Instant::now());
         for n in 0..2 * ROOM {
-            ghosts.insert(n.to_string().into(), n.to_string().into());
+            vanished.insert(n.to_string().into(), n.to_string().into());
         }
-        assert!(ghosts.told.len() <= ROOM && ghosts.order.len() <= ROOM);
+        assert!(vanished.told.len() <= ROOM && vanished.order.len() <= ROOM);
     }
 }

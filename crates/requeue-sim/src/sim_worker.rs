@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// A waker that records that it was called.
-struct Bell(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Relaxed);
     }
@@ -22,27 +22,27 @@ impl Wake for Bell {
 
 /// Whether an actor is to be polled, and the waker that says so.
 pub(crate) struct Asleep {
-    bell: Arc<Bell>,
+    flag: Arc<WakeFlag>,
     waker: Waker,
 }
 
 impl Asleep {
     /// To be polled.
     pub(crate) fn new() -> Self {
-        let bell = Arc::new(Bell(AtomicBool::new(true)));
-        Self { waker: bell.clone().into(), bell }
+        let flag = Arc::new(WakeFlag(AtomicBool::new(true)));
+        Self { waker: flag.clone().into(), flag }
     }
 
     pub(crate) fn is_woken(&self) -> bool {
-        self.bell.0.load(Relaxed)
+        self.flag.0.load(Relaxed)
     }
 
     pub(crate) fn wake(&self) {
-        self.bell.0.store(true, Relaxed);
+        self.flag.0.store(true, Relaxed);
     }
 
     pub(crate) fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
-        self.bell.0.store(false, Relaxed);
+        self.flag.0.store(false, Relaxed);
         Pin::new(future).poll(&mut Context::from_waker(&self.waker))
     }
 }
@@ -63,7 +63,7 @@ pub(crate) enum Found<K: 'static, V: 'static> {
 }
 
 /// A worker.
-pub(crate) struct Seat<K: 'static, V: 'static> {
+pub(crate) struct SimWorker<K: 'static, V: 'static> {
     pub(crate) asleep: Asleep,
     pub(crate) look: Option<Look<K, V>>,
     /// Its runs, in the order in which they began.
@@ -74,7 +74,7 @@ pub(crate) struct Seat<K: 'static, V: 'static> {
     pub(crate) away: bool,
 }
 
-impl<K: Send + Sync + 'static, V: Send + 'static> Seat<K, V> {
+impl<K: Send + Sync + 'static, V: Send + 'static> SimWorker<K, V> {
     pub(crate) fn new() -> Self {
         Self { asleep: Asleep::new(), look: None, going: Vec::new(), left: false, away: false }
     }

@@ -29,7 +29,7 @@ enum Which {
 }
 
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct QueueAlarms {
     /// The wakers given to the clock. Made before the first task is entered among the waiters: no alarm is
     /// needed before.
     rings: OnceLock<[Waker; 2]>,
@@ -52,7 +52,7 @@ struct Slot {
     alarm: Option<Alarm>,
 }
 
-impl Bell {
+impl QueueAlarms {
     pub(crate) fn new() -> Self {
         Self { rings: OnceLock::new(), slots: Mutex::new(Slots::default()) }
     }
@@ -61,11 +61,11 @@ impl Bell {
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
     /// Creates the wakers that the clock will call. Called before a task waits.
     #[inline]
-    pub(crate) fn hang_bell(self: &Arc<Self>) {
-        self.bell.rings.get_or_init(|| {
+    pub(crate) fn install_alarms(self: &Arc<Self>) {
+        self.alarms.rings.get_or_init(|| {
             [Which::Timer, Which::Watch].map(|which| {
                 let queue = Arc::downgrade(self);
-                Arc::new(Ring { queue, which }).into()
+                Arc::new(AlarmWaker { queue, which }).into()
             })
         });
     }
@@ -74,9 +74,9 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
 impl<K, V> Shared<K, V> {
     /// Brings the alarms up to date. `now` is the time, if the caller has read it; otherwise the clock is
     /// read if the watch is to be set. Not under any lock.
-    pub(crate) fn tend(&self, now: Option<Instant>) {
+    pub(crate) fn update_alarms(&self, now: Option<Instant>) {
         {
-            let mut slots = self.bell.slots.lock();
+            let mut slots = self.alarms.slots.lock();
             slots.again = slots.tended;
             if std::mem::replace(&mut slots.tended, true) {
                 return;
@@ -92,7 +92,7 @@ impl<K, V> Shared<K, V> {
             }
             self.set(Which::Timer, alarms.timer);
             self.set(Which::Watch, alarms.watch);
-            let mut slots = self.bell.slots.lock();
+            let mut slots = self.alarms.slots.lock();
             if !std::mem::take(&mut slots.again) {
                 slots.tended = false;
                 drop(slots);
@@ -106,19 +106,19 @@ impl<K, V> Shared<K, V> {
 
     fn set(&self, which: Which, at: Option<Instant>) {
         {
-            let slot = &mut self.bell.slots.lock().slots[which as usize];
+            let slot = &mut self.alarms.slots.lock().slots[which as usize];
             if slot.at == at {
                 return;
             }
             // before the clock is asked, which may ring at once
             slot.at = at;
         }
-        let ring = self.bell.rings.get().map(|rings| &rings[which as usize]);
+        let ring = self.alarms.rings.get().map(|rings| &rings[which as usize]);
         let mut alarm = at.zip(ring).map(|(at, ring)| match which {
             Which::Timer => self.clock.wake_at(at, ring),
             Which::Watch => self.clock.watch_at(at, ring),
         });
-        let mut slots = self.bell.slots.lock();
+        let mut slots = self.alarms.slots.lock();
         let slot = &mut slots.slots[which as usize];
         if slot.at == at {
             std::mem::swap(&mut slot.alarm, &mut alarm);
@@ -130,19 +130,19 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Handles an alarm that has fired: wakes the waiter that is to look.
-    fn rang(&self, which: Which) {
-        let (at, rung) = {
-            let slot = &mut self.bell.slots.lock().slots[which as usize];
+    fn alarm_fired(&self, which: Which) {
+        let (at, fired) = {
+            let slot = &mut self.alarms.slots.lock().slots[which as usize];
             // it may have rung early: what is due is for the clock to say
             (slot.at.take(), slot.alarm.take())
         };
-        drop(rung);
+        drop(fired);
         // one that was taken back as it began to ring
         let Some(at) = at else { return };
         let wakes = self.with_waiters(|waiters, ready, next, over| {
             match which {
-                Which::Timer => waiters.timer_rang(at),
-                Which::Watch => waiters.watch_rang(),
+                Which::Timer => waiters.timer_alarm_fired(at),
+                Which::Watch => waiters.watch_fired(),
             }
             waiters.wakes_of(ready, next, over)
         });
@@ -156,7 +156,7 @@ struct Tending<'a, K, V>(&'a Shared<K, V>);
 impl<K, V> Drop for Tending<'_, K, V> {
     fn drop(&mut self) {
         {
-            let mut slots = self.0.bell.slots.lock();
+            let mut slots = self.0.alarms.slots.lock();
             for slot in &mut slots.slots {
                 slot.at = None;
             }
@@ -167,19 +167,19 @@ impl<K, V> Drop for Tending<'_, K, V> {
 }
 
 /// The waker called by the clock. It does not keep the queue alive.
-struct Ring<K, V> {
+struct AlarmWaker<K, V> {
     queue: Weak<Shared<K, V>>,
     which: Which,
 }
 
-impl<K: Send + Sync + 'static, V: Send + 'static> Wake for Ring<K, V> {
+impl<K: Send + Sync + 'static, V: Send + 'static> Wake for AlarmWaker<K, V> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(queue) = self.queue.upgrade() else { return };
-        queue.rang(self.which);
+        queue.alarm_fired(self.which);
         // this may be the last reference by now: dropping it drops the queue's keys, and that is
         // users' code, which must not run on the clock's thread
         if let Some(queue) = Arc::into_inner(queue) {
