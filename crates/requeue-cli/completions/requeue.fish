@@ -42,33 +42,33 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "top" -d 'Show the d
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "migrate" -d 'Make the schema on a PostgreSQL server, or bring it to this version'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "check" -d 'Check the file of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority, one of every 8 runs is of the key that has been ready longest, once that is D' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority, after D in line, run a key before others (oldest first), in one of every 8 runs' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Divide keys into groups that take turns. The group of a key is the text before the first SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do not match form one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, start at most R runs of each group per second, or per minute or hour with R/m and R/h, retries included. Other groups go ahead of one that waits for this' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A retry also gets the values of the failed run' -r -f -a "last\t''
 concat\t''
 count\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Watch PATH: first all files at and below it are keys, then each file that is written, created, moved or deleted; can be given several times' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l glob -d 'Use only files that match GLOB (syntax of .gitignore) as keys; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l ignore -d 'Skip files and directories that match GLOB; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l on -d 'Run a key on these events, separated by commas: initial (it exists at the start), write (it is created or changed), delete' -r -f -a "initial\t''
 write\t''
 delete\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Every D, look at everything again and run every key again' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resync -d 'Look at everything again and run every key again, every D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce -d 'Run a key when no trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l debounce-max -d 'With a --debounce without MAX, run a key at the latest D after its first trigger [default: 1s]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l bound -d 'Keep at most N keys that wait, are retried or run; read more input when some are done' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l state -d 'Keep the queue in FILE, which is created if needed: accepted keys, with their failures, delays, priorities and values, continue after any end, even kill -9' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l queue -d 'With --state, the name of the queue in FILE [default: default]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l rate -d 'Start at most R runs per second, or per minute or hour with R/m and R/h, retries included. A key that comes again while it waits costs nothing' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l timeout -d 'Fail a run that takes longer than D: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'The longest delay before a retry [default: 5m]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay by a random part of it, up to this fraction [default: 0.2]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry as this limiter says, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst; a text as `requeue plan` takes it, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-delay -d 'Maximum delay before a retry [default: 5m]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l jitter -d 'Lengthen each delay at random, by up to this fraction [default: 0.2]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l limiter -d 'Retry by this limiter, instead of --base-delay, --max-delay, --jitter, --retry-rate and --retry-burst. LIMITER is a text as for `requeue plan`, such as fast-slow:fast=1s,slow=1m,after=3' -r -f -a "bucket\t'All keys at a rate, after a burst'
 per-key-bucket\t'Each key at a rate, after a burst'
 exponential\t'A delay that doubles with each failure of a key'
 fast-slow\t'A few short delays of a key, then long ones'
@@ -78,42 +78,42 @@ default-per-item\t'The default for single keys: exponential, 1ms to 1000s'
 max-of\t'The longest delay of several limiters'
 max-wait\t'Another limiter, whose delays are cut'
 jitter\t'Another limiter, whose delays are lengthened at random'"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'At most R retries a second over all keys (off by default)' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'Up to N retries at once under --retry-rate [default: 1]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-rate -d 'Limit retries of all keys together to R per second (off by default)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l retry-burst -d 'With --retry-rate, allow up to N retries at once [default: 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 'Give a key up at its N-th failed attempt; 0: never [default: 5; with --watch 0, with --one 1]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l in-backoff -d 'Set how a trigger acts on a key that waits for a retry, or whose current run fails: run (run it now), respect (wait for the retry), reset (run it now, and forget its failures)' -r -f -a "run\t''
 respect\t''
 reset\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, go on for D at most: then stop the programs and leave' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Take exit status 75 as "run again after D", not as a failure' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'Do not retry a run with this exit status; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, continue for at most D; then stop the programs and leave' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end, write the keys that gave up to FILE (usable as input)' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l left-to -d 'At the end, write unfinished keys (ready, waiting for a retry, or stopped) to FILE (usable as input)' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status and signal, separated by tabs' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'How failed runs are reported on standard error [default: text]' -r -f -a "text\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l metrics-to -d 'At the end, write the metrics of --listen to FILE' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l log -d 'Format of reports of failed runs on standard error [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l summary -d 'Format of the summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s 0 -l null -d 'Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l absorb -d 'A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Put the key and a tab in front of each line of output'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l priority -d 'Each line of the input starts with a priority, a number from -32768 to 32767, and a tab; higher priorities run first. A key that comes again with a higher priority is raised. Watched files have 0'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l absorb -d 'Let a run also stand for the delayed runs (retries too) that its key had before it began. Without this each runs when it is due'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l tag -d 'Prefix each line of output with the key and a tab'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group -d 'Print a run\'s output when it ends, in one piece'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s k -l keep-order -d 'Print the output of each run in one piece, in the order in which keys were read. What comes after a key that waits for a retry is kept until that key is done or gives up; a key that comes again after its run began has its next place at the end'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, keys are read from standard input too'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Directories are keys too'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'Run nothing for what is there at the start, only for changes; the same as --on write,delete'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l stay -d 'With --state, go on after the end of the input until a signal comes: keys come by `requeue add`'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
-complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s k -l keep-order -d 'Print the output of each run in one piece, in the order in which keys were read. Output after a key that waits for a retry is kept until that key is done or gives up. A key that comes again after its run began goes to the end'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l dry-run -d 'Print the commands, once for each key, and run nothing'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l stdin -d 'With --watch, read keys from standard input too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l dirs -d 'Make directories keys too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-gitignore -d 'Ignore .gitignore files: the files that they hide, and .git, become keys too'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l no-initial -d 'Run only for changes, not for files that exist at the start; same as --on write,delete'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l one -d 'Treat all changes as one key: run PROGRAM once per batch of changes, without a path argument. The key is the first PATH'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l stay -d 'With --state, continue after the end of the input until a signal: keys come from `requeue add`'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l fail-fast -d 'When a key gives up, start no further run: current runs end, other keys are left'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l resume -d 'Skip the keys whose last run in the file of --joblog succeeded (needs --joblog)'
+complete -c requeue -n "__fish_requeue_using_subcommand run" -s q -l quiet -d 'Print no log, summary or progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l rate -d 'Calls a second' -r
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l burst -d 'Calls that may come at once' -r
@@ -127,36 +127,36 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l quota -d 'Calls
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l fraction -d 'A delay is lengthened by a random part of it, up to this fraction' -r
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l seed -d 'Another seed gives other random parts' -r
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s n -l calls -d 'Ask the limiter N times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand plan" -l every -d 'A call every D; 0s: all at once' -r
-complete -c requeue -n "__fish_requeue_using_subcommand plan" -l keys -d 'N keys take turns' -r
-complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw the delays into FILE; no table then' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l every -d 'Call every D; 0s: all at once' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l keys -d 'Let N keys take turns' -r
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l svg -d 'Draw the delays into FILE, instead of the table' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -l plot -d 'Draw the delays in the terminal, instead of the table'
-complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'A line of JSON for each call, instead of the table'
+complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'Print a line of JSON for each call, instead of the table'
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --group-by, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this (not on a server)' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'A line is a key, a tab and a value; a run is told the values that came for it in REQUEUE_PAYLOAD: last (the last one), concat (all, a line each), count (how many triggers there were, with or without values). A retry is told those of the run that failed too' -r -f -a "last\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A retry also gets the values of the failed run' -r -f -a "last\t''
 concat\t''
 count\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l watch -d 'Keys are the files at and below PATH: first all of them, then each file that is written, made, moved or deleted; can be given several times' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l glob -d 'Only files that match GLOB, written as in a .gitignore, are keys; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l ignore -d 'Files and directories that match GLOB are no keys, nor is anything below them; can be given several times' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l on -d 'What a key is run for, several with commas between: initial (it is there at the start), write (it is made or changed), delete' -r -f -a "initial\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l watch -d 'Watch PATH: first all files at and below it are keys, then each file that is written, created, moved or deleted; can be given several times' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l glob -d 'Use only files that match GLOB (syntax of .gitignore) as keys; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l ignore -d 'Skip files and directories that match GLOB; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l on -d 'Run a key on these events, separated by commas: initial (it exists at the start), write (it is created or changed), delete' -r -f -a "initial\t''
 write\t''
 delete\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l resync -d 'Every D, look at everything again and run every key again' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce -d 'Run a key only when no further trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce-max -d 'With --debounce that names no MAX, run a key at the latest D after its first trigger [default: 1s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l bound -d 'Keep at most N keys that wait, are retried or run; further input is read when some are done' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l state -d 'Keep the queue in FILE, which is made if it is not there: keys that were accepted, with their failures, delays, priorities and values, go on where they were after any end, also kill -9' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l resync -d 'Look at everything again and run every key again, every D' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce -d 'Run a key when no trigger has come for it for QUIET, at the latest MAX after the first [default: 0s; with --watch 50ms]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l debounce-max -d 'With a --debounce without MAX, run a key at the latest D after its first trigger [default: 1s]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l bound -d 'Keep at most N keys that wait, are retried or run; read more input when some are done' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l state -d 'Keep the queue in FILE, which is created if needed: accepted keys, with their failures, delays, priorities and values, continue after any end, even kill -9' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l queue -d 'The name of the queue [default: default]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s j -l workers -d 'Run at most N programs at a time [default: number of cores]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l rate -d 'At most R runs start in a second, or in a minute or an hour with R/m and R/h, retries too; a key that comes again while it waits costs nothing. On a server in all processes together and from then on; `none` takes back a rate that a server has' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'A run that takes longer than D fails: TERM, then KILL, to its process group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l timeout -d 'Fail a run that takes longer than D: TERM, then KILL, to its process group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l grace -d 'Time between TERM and KILL' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l base-delay -d 'Delay before the first retry; it doubles with every failure in a row [default: 1s; on a server what its queue has, 1s at first]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-delay -d 'The longest delay before a retry [default: 5m; on a server what its queue has, 5m at first]' -r
@@ -174,108 +174,108 @@ jitter\t'Another limiter, whose delays are lengthened at random'"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-rate -d 'At most R retries a second over all keys (not on a server; off by default)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l retry-burst -d 'Up to N retries at once under --retry-rate (not on a server) [default: 1]' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-attempts -d 'A key gives up at its N-th failed attempt; 0: never [default: 5]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'What a trigger does for a key that waits for a retry, or whose run is on and fails: run (it runs now), respect (it waits for the retry), reset (it runs now, and its failures are forgotten)' -r -f -a "run\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'Set how a trigger acts on a key that waits for a retry, or whose current run fails: run (run it now), respect (wait for the retry), reset (run it now, and forget its failures)' -r -f -a "run\t''
 respect\t''
 reset\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Exit status 75 means "again after D", not a failure' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l fatal-code -d 'A run that ends with this exit status is not retried; can be given several times' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Take exit status 75 as "run again after D", not as a failure' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l fatal-code -d 'Do not retry a run with this exit status; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l drain-timeout -d 'After the first signal, go on for D at most: then stop the programs and leave' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l failed-to -d 'At the end write the keys that gave up to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l left-to -d 'At the end write the keys that were left (ready, waiting for a retry, or stopped) to FILE, fit to be read again' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status, signal, with tabs between' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l failed-to -d 'At the end, write the keys that gave up to FILE (usable as input)' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l left-to -d 'At the end, write unfinished keys (ready, waiting for a retry, or stopped) to FILE (usable as input)' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l joblog -d 'Append a line for each run to FILE: key, attempt, start, seconds, status and signal, separated by tabs' -r -F
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l listen -d 'Serve /metrics (for Prometheus) and /healthz over HTTP: on a PORT of this machine, or an ADDRESS:PORT' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l metrics-to -d 'At the end write the metrics that --listen serves to FILE' -r -F
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l log -d 'How failed runs are reported on standard error [default: text]' -r -f -a "text\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l metrics-to -d 'At the end, write the metrics of --listen to FILE' -r -F
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l log -d 'Format of reports of failed runs on standard error [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l summary -d 'The summary on standard error at the end [default: text]' -r -f -a "text\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l summary -d 'Format of the summary on standard error at the end [default: text]' -r -f -a "text\t''
 json\t''
 off\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s 0 -l null -d 'Keys end with a NUL, not with a newline, in the file of --failed-to'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l priority -d 'A priority stands before each key of the input, a number from -32768 to 32767 and a tab; the highest run first. A key that comes again with a higher one is raised. Watched files have 0'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l priority -d 'Each line of the input starts with a priority, a number from -32768 to 32767, and a tab; higher priorities run first. A key that comes again with a higher priority is raised. Watched files have 0'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l absorb -d 'A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this each comes when it is due (not on a server)'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l tag -d 'Put the key and a tab in front of each line of output'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l tag -d 'Prefix each line of output with the key and a tab'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group -d 'Print a run\'s output when it ends, in one piece'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -s k -l keep-order -d 'Print the output of each run in one piece, in the order in which keys were read. What comes after a key that waits for a retry is kept until that key is done or gives up; a key that comes again after its run began has its next place at the end'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l dry-run -d 'Print what would be run, once for each key, and run nothing'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l stdin -d 'With --watch, keys are read from standard input too'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l dirs -d 'Directories are keys too'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-gitignore -d 'Read no .gitignore files: what they hide, and .git, are keys like any others'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-initial -d 'Run nothing for what is there at the start, only for changes; the same as --on write,delete'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l one -d 'All changes are of one key, the first PATH, which is not added to the arguments: PROGRAM runs once for all that changes meanwhile'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l stay -d 'With --state, go on after the end of the input until a signal comes: keys come by `requeue add`'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l fail-fast -d 'When a key gives up, begin no further run: the running ones end, the rest is left'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l resume -d 'Skip the keys whose last run in the file of --joblog ended well (needs --joblog)'
-complete -c requeue -n "__fish_requeue_using_subcommand work" -s q -l quiet -d 'No log, no summary and no progress line, unless --log or --summary asks for it'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -s k -l keep-order -d 'Print the output of each run in one piece, in the order in which keys were read. Output after a key that waits for a retry is kept until that key is done or gives up. A key that comes again after its run began goes to the end'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l dry-run -d 'Print the commands, once for each key, and run nothing'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l stdin -d 'With --watch, read keys from standard input too'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l dirs -d 'Make directories keys too'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-gitignore -d 'Ignore .gitignore files: the files that they hide, and .git, become keys too'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l no-initial -d 'Run only for changes, not for files that exist at the start; same as --on write,delete'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l one -d 'Treat all changes as one key: run PROGRAM once per batch of changes, without a path argument. The key is the first PATH'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l stay -d 'With --state, continue after the end of the input until a signal: keys come from `requeue add`'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l fail-fast -d 'When a key gives up, start no further run: current runs end, other keys are left'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l resume -d 'Skip the keys whose last run in the file of --joblog succeeded (needs --joblog)'
+complete -c requeue -n "__fish_requeue_using_subcommand work" -s q -l quiet -d 'Print no log, summary or progress line, unless --log or --summary asks for it'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'So much later' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'At this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'And again, until the key is cancelled; also over restarts. In a file with --at: at that time and every DURATION from then on, whatever runs take; whole days are days of the calendar, so that 18:00 stays 18:00 where clocks change. Without --at, and on a server: so long after the end of each run, the first of them now or --after. What was missed while nobody worked on the queue, or during a run, is one run' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l cron -d 'In a file: at the times of this cron expression (minute, hour, day of the month, month, day of the week, and a time zone if it is not yours), such as \'0 18 * * 1-5\', until the key is cancelled. A time that clocks leave out as they change comes as much later, and one that they show twice comes once; where minute or hour begin with * it comes whenever clocks show it' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Higher ones run first, in a queue that has priorities' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l value -d 'The runs of the keys get this value, as JSON; values of a key that come before its run are all given to it' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group' -r
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l values -d 'A line of standard input is a key, a tab and a value, as JSON. A line without one is named, and the others are added'
-complete -c requeue -n "__fish_requeue_using_subcommand add" -l make -d 'On a server, make the queue if it is not there. Without it, a name that no process has worked on is an error; the queue `default` is always made'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l after -d 'Run after this delay' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l at -d 'Run at this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time), 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l every -d 'Run again every DURATION, until the key is cancelled, also after restarts. In a file with --at: at that time and every DURATION from then on, however long runs take; whole days are calendar days, so that 18:00 stays 18:00 when clocks change. Without --at, and on a server: DURATION after the end of each run, the first one now or --after. Runs missed while nothing worked on the queue, or during a run, become one run' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l cron -d 'In a file: run at the times of this cron expression (minute, hour, day of the month, month, day of the week, and optionally a time zone), such as \'0 18 * * 1-5\', until the key is cancelled. A time that is skipped when clocks change comes later by the change, and one that occurs twice comes once; if minute or hour begin with * it comes whenever clocks show it' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Priority of the run, in a queue that has priorities; higher ones run first' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l value -d 'Pass this JSON value to the runs of the keys; values of a key before its run are all passed to it' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, divide keys into groups that take turns. The group of a key is the text before the first SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do not match form one group' -r
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'Print one JSON object per line'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l values -d 'Read lines of a key, a tab and a JSON value from standard input. An invalid line is reported, and the others are added'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l make -d 'On a server, create the queue if needed. Without this, a name that no process has worked on is an error; the queue `default` is always created'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'One JSON object a line'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'Only keys whose last run gave up'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l running -d 'Only keys that run now'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'The names of the queues'
-complete -c requeue -n "__fish_requeue_using_subcommand ls" -l groups -d 'On a server, the groups that are paused or have a weight or a cap of their own'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l json -d 'Print one JSON object per line'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l dead -d 'List only keys whose last run gave up'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l running -d 'List only running keys'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l queues -d 'List the names of the queues'
+complete -c requeue -n "__fish_requeue_using_subcommand ls" -l groups -d 'On a server, list the groups that are paused or have a weight or a cap of their own'
 complete -c requeue -n "__fish_requeue_using_subcommand ls" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand state" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand state" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l queue -d 'Name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l prefix -d 'All keys that begin with PREFIX' -r
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l expect -d 'With --prefix or --all, cancel the keys if there are N' -r
-complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l expect -d 'With --prefix or --all, cancel the keys if there are exactly N' -r
+complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -l all -d 'All keys of the queue'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s y -l yes -d 'With --prefix or --all, do not ask'
 complete -c requeue -n "__fish_requeue_using_subcommand cancel" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand retry" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand retry" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l queue -d 'Name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -l group -d 'On a server, only the keys of this group' -r
-complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand pause" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand pause" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'The name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l queue -d 'Name of the queue' -r
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -l group -d 'On a server, only the keys of this group' -r
-complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand resume" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand resume" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand purge" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand purge" -s h -l help -d 'Print help'
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand stats" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand stats" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand top" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand top" -l every -d 'How long it rests between two looks' -r
-complete -c requeue -n "__fish_requeue_using_subcommand top" -l times -d 'End after so many looks' -r
-complete -c requeue -n "__fish_requeue_using_subcommand top" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand top" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand top" -l every -d 'Interval between two looks' -r
+complete -c requeue -n "__fish_requeue_using_subcommand top" -l times -d 'End after this number of looks' -r
+complete -c requeue -n "__fish_requeue_using_subcommand top" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand migrate" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand migrate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Where the queue is: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. Without it, $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
-complete -c requeue -n "__fish_requeue_using_subcommand check" -l queue -d 'The name of the queue' -r
-complete -c requeue -n "__fish_requeue_using_subcommand check" -l json -d 'One JSON object a line'
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l queue -d 'Name of the queue' -r
+complete -c requeue -n "__fish_requeue_using_subcommand check" -l json -d 'Print one JSON object per line'
 complete -c requeue -n "__fish_requeue_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "run" -d 'Run PROGRAM once per key, never twice at a time for one key'
 complete -c requeue -n "__fish_requeue_using_subcommand help; and not __fish_seen_subcommand_from run plan work add ls state cancel retry pause resume purge stats top migrate check help" -f -a "plan" -d 'Show what a limiter does, before it is put in production'

@@ -94,7 +94,7 @@ impl Tree {
         }
         let here = self.place(node);
         let below = self.vanished.below(&here);
-        let names = below.iter().filter_map(|(ghost, _)| ghost.strip_prefix(&here).ok()?.iter().next());
+        let names = below.iter().filter_map(|(gone, _)| gone.strip_prefix(&here).ok()?.iter().next());
         let names: HashSet<OsString> = names.map(OsStr::to_owned).collect();
         let kinds: HashMap<&OsStr, Kind> =
             list.iter().map(|(name, kind)| (name.as_os_str(), *kind)).collect();
