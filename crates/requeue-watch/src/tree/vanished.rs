@@ -51,8 +51,8 @@ impl Vanished {
     /// This path and all below it, with their paths below the roots.
     pub(super) fn below(&self, path: &Path) -> Vec<(PathBuf, PathBuf)> {
         let from = self.told.range(path.to_owned()..);
-        let inside = from.take_while(|(path_there, _)| path_there.starts_with(path));
-        inside.map(|(path_there, (relative, _))| (path_there.clone(), relative.clone())).collect()
+        let inside = from.take_while(|(vanished, _)| vanished.starts_with(path));
+        inside.map(|(vanished, (relative, _))| (vanished.clone(), relative.clone())).collect()
     }
 
     fn drop_oldest(&mut self) {
