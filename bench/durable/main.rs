@@ -1,4 +1,4 @@
-//! How many triggers a durable queue takes in a second, and how long a file takes to open.
+//! Measures how many triggers a durable queue takes per second, and how long a file takes to open.
 
 use requeue::limiter::Exponential;
 use requeue::{Run, WorkQueue, Worker};
@@ -34,7 +34,7 @@ fn queue(file: &Sqlite) -> Res<Queue<String>> {
     Ok(file.queue("bench").open()?)
 }
 
-/// Threads add keys that nobody has added, and wait for each; others work them off, if there are some.
+/// Threads add new keys, and wait for each; workers, if any, work them off.
 fn adds(path: &Path, callers: u64, time: Duration, workers: usize) -> Res {
     let file = Sqlite::open(path)?;
     let q = queue(&file)?;
@@ -108,7 +108,7 @@ fn reopen(path: &Path) -> Res {
     Ok(())
 }
 
-/// Measures the memory of [`fill`]'s keys alone.
+/// Measures the memory of [`fill`]'s keys only.
 fn memory(keys: u64) -> Res {
     let before = resident()?;
     let backoff = Exponential::new(Duration::from_millis(5), Duration::from_secs(1000))?;

@@ -50,8 +50,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Where there is no workload, a parameter is not `name=value`, or a name
-    /// stands twice.
+    /// If there is no workload, a parameter is not `name=value`, or a name appears twice.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, Usage> {
         let mut args = args.into_iter();
         let workload = args
@@ -81,8 +80,8 @@ impl Args {
         Some(self.given.remove(at).1)
     }
 
-    /// The implementation that is to be measured (`impl=…`), where a program has
-    /// several. It is no part of the parameters that are printed.
+    /// The implementation to measure (`impl=…`), if a program has several. It is not among the printed
+    /// parameters.
     pub fn implementation(&mut self) -> Option<String> {
         self.take("impl")
     }
@@ -91,11 +90,11 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Where it is another word.
+    /// If it is another word.
     ///
     /// # Panics
     ///
-    /// Where there is no word to choose from.
+    /// If `words` is empty.
     pub fn choice(&mut self, name: &'static str, words: &[&'static str]) -> Result<&'static str, Usage> {
         self.accepted.push(format!("{name}={}", words.join("|")));
         let word = match self.take(name) {
@@ -117,7 +116,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Where it is another word.
+    /// If it is another word.
     pub fn own_choice(&mut self, name: &'static str, words: &[&'static str]) -> Result<&'static str, Usage> {
         let word = self.choice(name, words)?;
         if word == words[0] {
@@ -130,7 +129,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Where it is not.
+    /// If it is not a number.
     pub fn number(&mut self, name: &'static str, default: usize) -> Result<usize, Usage> {
         self.accepted.push(format!("{name}=NUMBER"));
         let number = match self.take(name) {
@@ -151,7 +150,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Where a parameter is left.
+    /// If a parameter is left over.
     pub fn finish(&mut self) -> Result<String, Usage> {
         if let Some((name, _)) = self.given.first() {
             let (workload, known) = (&self.workload, self.accepted.join(" "));

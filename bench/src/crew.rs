@@ -35,10 +35,10 @@ impl Form {
     }
 }
 
-/// Where producers and consumers run.
+/// The kind of producers and consumers.
 #[derive(Debug)]
 pub struct Crew {
-    /// For tasks; where there is none, all are threads.
+    /// For tasks; without one, all are threads.
     runtime: Option<Runtime>,
     /// Every other one is a thread all the same.
     mixed: bool,
@@ -56,7 +56,7 @@ pub struct Running<S> {
 ///
 /// # Panics
 ///
-/// Where its threads cannot be started.
+/// If its threads cannot be started.
 #[must_use]
 pub fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -67,18 +67,17 @@ pub fn runtime() -> Runtime {
 ///
 /// # Panics
 ///
-/// Where it cannot be started.
+/// If it cannot be started.
 pub fn spawn<S: Send + 'static>(f: impl FnOnce() -> S + Send + 'static) -> thread::JoinHandle<S> {
     thread::Builder::new().stack_size(64 << 10).spawn(f).expect("a thread: see ulimit -u and the pids cgroup")
 }
 
-/// How many of `n` fall to the one of `of` with this number.
+/// The share of the one with this number, of `of`, in `n` operations.
 pub(crate) fn share(n: usize, of: usize, which: usize) -> usize {
     n / of + usize::from(which < n % of)
 }
 
-/// Has so many threads do `n` operations between them, all at once; each is told its
-/// number and its share.
+/// Lets this many threads do `n` operations between them, all at once; each gets its number and its share.
 pub(crate) fn on_threads(threads: usize, n: usize, work: impl Fn(usize, usize) + Sync) -> Spent {
     let barrier = Barrier::new(threads + 1);
     thread::scope(|scope| {
@@ -114,8 +113,8 @@ impl Crew {
         self.runtime.as_ref()
     }
 
-    /// Starts each of `all`, as what it is to be; of a mixed crew `first` is 0 where
-    /// the first is a thread, else 1.
+    /// Starts each of `all` as a thread or a task; in a mixed crew `first` is 0 if the first is a thread,
+    /// else 1.
     fn start<T, S>(
         &self,
         first: usize,
@@ -276,8 +275,8 @@ async fn spend(left: &mut u32) {
     }
 }
 
-/// How much each of several consumers has done: each writes a number of its own
-/// on a cache line of its own, and who waits for all of it looks now and then.
+/// Progress of several consumers: each writes its own number on its own cache line, and a caller that waits
+/// for all of it looks now and then.
 #[derive(Debug)]
 pub struct Tally(Vec<Mine>);
 
@@ -287,7 +286,7 @@ pub struct Tally(Vec<Mine>);
 pub struct Mine(AtomicU64);
 
 impl Tally {
-    /// Zero, for that many consumers.
+    /// Counters at zero, one per consumer.
     #[must_use]
     pub fn new(consumers: usize) -> Arc<Self> {
         Arc::new(Self((0..consumers).map(|_| Mine::default()).collect()))

@@ -31,7 +31,7 @@ pub trait Virtual {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: Virtual>(args: &mut Args) -> Result<Line, Usage> {
     let load = args.number("load", 2)?;
     let params = args.finish()?;

@@ -1,11 +1,10 @@
 //! Lower bounds of the workloads' costs, and measurements for comparison.
 //!
-//! A *floor* leaves out all that some design could leave out. All memory is there
-//! before the time begins, the hash is the fastest that is known, the table is one
-//! place a hash, keys are neither stored nor compared, and what three calls of a
-//! queue do is done in one hold of the lock. Nothing that de-duplicates keys should be
-//! faster; if something is, the report says so beside the figure. A *reference* is
-//! what a simple design takes; another design may take less.
+//! A *floor* leaves out all that some design could leave out. All memory is there before the time begins, the
+//! hash is the fastest known, the table has one place per hash, keys are neither stored nor compared, and
+//! three calls of a queue are done in one hold of the lock. Nothing that de-duplicates keys should be faster;
+//! if something is, the report says so next to the figure. A *reference* is the cost of a simple design;
+//! another design may take less.
 
 use crate::crew::on_threads;
 use crate::keys::keys;
@@ -25,22 +24,22 @@ use std::time::{Duration, Instant};
 /// The name under which it is measured.
 pub const NAME: &str = "requeue";
 
-/// The places of a table, at least two a key, all of them in memory. What stands at
-/// the place of another key is written over.
+/// The places of a table, at least two per key, all of them in memory. A key that hashes to an occupied place
+/// overwrites it.
 fn places(keys: usize) -> Vec<u32> {
     vec![FREE; (2 * keys).next_power_of_two().max(1024)]
 }
 
 const FREE: u32 = u32::MAX;
 
-/// The places of keys, and the line in which the keys stand.
+/// The places of keys, and the ready line.
 struct State {
     places: Vec<u32>,
     line: VecDeque<u32>,
 }
 
 impl State {
-    /// With room for so many keys.
+    /// Makes a state with room for this many keys.
     fn new(keys: usize) -> Mutex<Self> {
         let mut line = VecDeque::from(vec![0; keys]);
         line.clear();
@@ -69,7 +68,7 @@ impl State {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn w1(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let shape = args.choice("shape", &["cycle", "pending", "bulk"])?;
@@ -113,14 +112,13 @@ fn cycles<K: Key>(shape: &str, n: usize) -> Spent {
     watch.stop()
 }
 
-/// `w3floor`: an operation is the hash of a key, the look at its place in a table,
-/// the full barrier that rule Q5 demands, and a second look. The barrier is a
-/// read-modify-write of the thread's own, which on x86 takes a fraction of a fence's
-/// time; elsewhere it may be less than a barrier, so nothing is slower for it.
+/// `w3floor`: an operation is the hash of a key, the look at its place in a table, the full barrier that rule
+/// Q5 demands, and a second look. The barrier is a read-modify-write of the thread's own, which on x86 takes
+/// a fraction of a fence's time; elsewhere it may be less than a barrier, so the floor is never too high.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn w3(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let threads = args.number("threads", 1)?;
@@ -154,7 +152,7 @@ fn looks<K: Key>(threads: usize, n: usize) -> Spent {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn timers(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let n = args.number("n", 1_000_000)?;
@@ -191,7 +189,7 @@ fn inserts<K: Key>(n: usize) -> Spent {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn bucket(args: &mut Args) -> Result<Line, Usage> {
     let threads = args.number("threads", 1)?;
     let n = args.number("n", 4_000_000)?;
@@ -205,13 +203,13 @@ pub fn bucket(args: &mut Args) -> Result<Line, Usage> {
     Ok(Line::spent(NAME, "bucketreference", params, n as u64, spent))
 }
 
-/// `w8reference`: [`w1`]'s cycle with as many readings of the clock as three calls or,
-/// with `form=next`, two have, one addition to a counter and two to each of two
-/// histograms, in the place that the time says. A batch reads the clock less often.
+/// `w8reference`: [`w1`]'s cycle with the clock readings of three calls or, with `form=next`, two, one
+/// addition to a counter and two to each of two histograms, in the bucket of the time. A batch reads the
+/// clock less often.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn w8(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let form = args.choice("form", &["plain", "next"])?;
@@ -256,17 +254,16 @@ fn told_cycles<K: Key>(form: &str, n: usize) -> Spent {
     watch.stop()
 }
 
-/// `soonerreference`: a thread that sleeps for an hour is woken, and then sleeps for
-/// 5 ms; the percentiles are of how late it wakes. `n`, how many keys wait beside it,
-/// changes nothing.
+/// `soonerreference`: a thread that sleeps for an hour is woken, and then sleeps for 5 ms; the percentiles
+/// are of its late wake-ups. `n`, the number of keys that wait meanwhile, changes nothing.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 ///
 /// # Panics
 ///
-/// Where the thread does not come.
+/// If the thread does not wake.
 pub fn sooner(args: &mut Args) -> Result<Line, Usage> {
     const DELAY: Duration = Duration::from_millis(5);
     const TIMES: usize = 200;

@@ -7,7 +7,7 @@ use std::hash::Hash;
 pub trait Key: Hash + Eq + Clone + Debug + Send + Sync + 'static {
     /// Its value of the parameter `key`.
     const NAME: &'static str;
-    /// How many bytes of a key are on the heap.
+    /// Number of a key's bytes on the heap.
     const ON_HEAP: usize;
     /// The `i`th key.
     fn nth(i: u64) -> Self;
@@ -67,7 +67,7 @@ pub fn unscramble(key: u64) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A sequence that depends on the seed only.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(scramble(seed) | 1)

@@ -1,7 +1,7 @@
 //! The workloads that requeue and its peers are measured with.
 //!
-//! A measurement is one process: `requeue-bench WORKLOAD [name=value …]` prints
-//! one JSON line ([`Line`]). `bench/README.md` says what each workload is.
+//! A measurement is one process: `requeue-bench WORKLOAD [name=value …]` prints one JSON line ([`Line`]).
+//! `bench/README.md` describes the workloads.
 //!
 //! A queue takes part by implementing the traits of [`queues`] as far as it can:
 //! the workloads are generic over them, so all that is measured in Rust is

@@ -16,11 +16,11 @@ pub struct Line {
     pub workload: String,
     /// `name=value` pairs, in the order of the workload's table.
     pub params: String,
-    /// How many operations `ns_per_op` is a mean of.
+    /// Number of operations in the mean `ns_per_op`.
     pub ops: u64,
     /// Wall time of all of them.
     pub seconds: f64,
-    /// Nanoseconds an operation; what an operation is, the workload says.
+    /// Nanoseconds per operation; the workload defines the operation.
     pub ns_per_op: f64,
     /// Growth of the process's resident memory.
     #[serde(skip_serializing_if = "Option::is_none")]

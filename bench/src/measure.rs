@@ -22,9 +22,9 @@ pub struct Stopwatch {
 /// Time taken by a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
-    /// On the wall.
+    /// Time on the wall.
     pub wall: Duration,
-    /// Of processors, of all threads together.
+    /// Processor time, of all threads together.
     pub cpu: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Stopwatch {
 ///
 /// # Panics
 ///
-/// Where there is no `/proc/self/statm`.
+/// If there is no `/proc/self/statm`.
 #[must_use]
 pub fn rss_bytes() -> i64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("memory is measured on Linux only");
@@ -66,7 +66,7 @@ impl Percentiles {
     ///
     /// # Panics
     ///
-    /// Where there are none.
+    /// If there are none.
     #[must_use]
     pub fn of(mut samples: Vec<u64>) -> Self {
         assert!(!samples.is_empty(), "nothing was sampled");

@@ -191,7 +191,7 @@ type S = WorkQueue<String>;
 ///
 /// # Errors
 ///
-/// Where the arguments are wrong.
+/// If the arguments are wrong.
 pub fn dispatch(args: &mut Args) -> Result<Line, Usage> {
     if let Some(other) = args.implementation().filter(|name| name != NAME) {
         return Err(Usage::Wrong(format!("this program measures {NAME}, not {other}")));

@@ -48,8 +48,8 @@ pub trait Fifo: Send + Sync + 'static {
         let _ = most;
         0
     }
-    /// Says that no key comes any more: what is ready is still handed out, then
-    /// that many consumers are told the end.
+    /// Announces that no more keys come: ready keys are still handed out, then this many consumers get the
+    /// end.
     fn shut_down(&self, consumers: usize);
 }
 
@@ -77,7 +77,7 @@ pub trait RateLimited: Fifo {
     /// An empty queue with the limiter that comes with it, or with one that a
     /// user has written, which keeps its counts in a map.
     fn limited(by: Limiter) -> Self;
-    /// Asks for a run when the limiter says.
+    /// Adds a key after the limiter's delay.
     fn add_rate_limited(&self, key: Self::Key);
 }
 
@@ -92,11 +92,11 @@ pub enum Limiter {
 
 /// A queue with metrics.
 pub trait Metered: Fifo {
-    /// An empty queue that tells counters and histograms of a Prometheus client.
+    /// An empty queue that reports to counters and histograms of a Prometheus client.
     fn metered() -> Self;
 }
 
-/// An exponential limiter alone, from 1 ms to 1,000 s.
+/// An exponential limiter without a queue, from 1 ms to 1,000 s.
 pub trait Exponential: Sync {
     /// The name under which it is measured.
     const NAME: &'static str;
@@ -108,12 +108,12 @@ pub trait Exponential: Sync {
     fn when(&self, key: &Self::Key) -> Duration;
 }
 
-/// A token bucket alone.
+/// A token bucket without a queue.
 pub trait Bucket: Sync {
     /// The name under which it is measured.
     const NAME: &'static str;
     /// A full one.
     fn new(per_second: f64, burst: u32) -> Self;
-    /// Reserves a token and says how long until it is there, by the clock.
+    /// Reserves a token. Returns the time until it is there, by the clock.
     fn reserve(&self) -> Duration;
 }

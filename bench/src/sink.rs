@@ -1,5 +1,5 @@
-//! Where the metrics of queues go that bring nothing of their own: the counters and
-//! histograms of a Prometheus client, as they are.
+//! The metrics sink for queues without one of their own: the counters and histograms of a Prometheus client,
+//! unchanged.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -52,7 +52,7 @@ impl Sink {
     pub fn run_ended(&self, took: Duration) {
         self.worked.observe(took.as_secs_f64());
     }
-    /// How many keys became ready so far.
+    /// Number of keys that have become ready.
     #[must_use]
     pub fn adds(&self) -> u64 {
         self.adds.get()

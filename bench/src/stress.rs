@@ -20,11 +20,11 @@ const ADDS: u64 = 20_000;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 ///
 /// # Panics
 ///
-/// Where the queue breaks one of the three.
+/// If the queue breaks one of the three.
 pub fn run<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let rounds = args.number("rounds", 10)?;
     let params = args.finish()?;
@@ -40,7 +40,7 @@ pub fn run<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
 
 /// Values that producers write before they add, and that runs see.
 struct Board {
-    /// Of each producer and key, what was written last.
+    /// For each producer and key, the value written last.
     written: Vec<Vec<AtomicU64>>,
     /// Values of `written` that a run last saw. Only the key's holder writes them.
     seen: Vec<Vec<AtomicU64>>,

@@ -7,7 +7,7 @@ use crate::{Args, Fifo, Line, Usage};
 /// Keys a call in the form `batch32`.
 const BATCH: usize = 32;
 
-/// How many other keys are ready in the shape `pending`.
+/// Number of other ready keys in the shape `pending`.
 pub(crate) const PENDING: usize = 100_000;
 
 /// Reads the parameters and measures: `U` is the queue for `key=u64`, `S` the
@@ -15,7 +15,7 @@ pub(crate) const PENDING: usize = 100_000;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     one_thread("w1", ("shape", &["cycle", "pending", "bulk"]), behind::<U>, behind::<S>, args)
 }

@@ -14,21 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long the prober sleeps between two calls.
+/// Time that the prober sleeps between two calls.
 const PAUSE: Duration = Duration::from_micros(20);
 
 /// Reads the parameters and measures.
 ///
-/// `what=grow`: `max_us` is the worst add of `n`. `what=shrink`: the worst done
-/// while `n` keys are worked off. `what=due`: `n` timers fall due within two
-/// seconds, two consumers work them off, and a third thread adds a key now and
-/// then: its worst add. That stands for the worst hold of the queue's lock, which
-/// cannot be seen from outside: nobody holds it longer than this, and a hold is
-/// missed only where no add falls into it.
+/// `what=grow`: `max_us` is the worst add of `n`. `what=shrink`: the worst done while `n` keys are worked
+/// off. `what=due`: `n` timers fall due within two seconds, two consumers work them off, and a third thread
+/// adds a key now and then: its worst add. That stands for the worst hold of the queue's lock, which cannot
+/// be seen from outside: no hold is longer than this, and a hold is missed only if no add falls into it.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: Delaying<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let what = args.choice("what", &["grow", "shrink", "due"])?;
     let n = args.number("n", 1_000_000)?;

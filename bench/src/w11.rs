@@ -6,14 +6,14 @@ use crate::w1::one_thread;
 use crate::{Args, Line, Usage};
 use std::time::Duration;
 
-/// How many keys wait where many do.
+/// Number of waiting keys in the shape with many.
 const MANY: usize = 10_000;
 
 /// Reads the parameters and measures. An operation is a key's add, get and done.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: Delaying<Key = u64>, S: Delaying<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     one_thread("w11", ("timers", &["one", "many", "none"]), timed::<U>, timed::<S>, args)
 }

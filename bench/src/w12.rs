@@ -14,19 +14,19 @@ use crate::{Args, Line, Usage};
 use requeue::{Add, FakeClock, Only, WorkQueue};
 use std::time::{Duration, Instant};
 
-/// How many levels of priority the keys of `what=raise` stand in.
+/// Number of priority levels of the keys in `what=raise`.
 const LEVELS: usize = 100;
 
 /// Reads the parameters and measures. An operation is a call.
 ///
-/// `what=cancel`: each of `n` keys is cancelled, in any order; `raise`: each is added again
-/// with a higher priority; `pause`: each is paused; `resume`: each was paused, and is no more;
-/// `explain`: of each it is said what keeps it from running; `page`: all of them, in pages of 1,000. Before that the keys are
+/// `what=cancel`: each of `n` keys is cancelled, in any order; `raise`: each is added again with a higher
+/// priority; `pause`: each is paused; `resume`: each was paused, and is resumed; `explain`: for each, the
+/// reason why it does not run is asked; `page`: all of them, in pages of 1,000. Before that the keys are
 /// `state=ready`, `waiting` or `held` (and triggered again, but for `page`).
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run(args: &mut Args) -> Result<Line, Usage> {
     let what = args.choice("what", &["cancel", "raise", "pause", "resume", "explain", "page"])?;
     let state = args.choice("state", &["ready", "waiting", "held"])?;

@@ -1,8 +1,9 @@
-//! W13: what turns cost: keys of a queue with priorities, or with groups, beside those of a plain one.
+//! W13: the cost of turns: keys of a queue with priorities, or with groups, compared with those of a plain
+//! one.
 //!
-//! A million integers are added, then each is got and its run ended, on one thread. The queues take
-//! turns in one process, and what counts is the processor time of each round beside that of the
-//! plain queue in the same round.
+//! A million integers are added, then each is got and its run ended, on one thread. The queues take turns in
+//! one process, and the result is the processor time of each round compared with the plain queue's in the
+//! same round.
 
 use crate::keys::{Key, scramble};
 use crate::measure::Stopwatch;
@@ -12,11 +13,11 @@ use requeue::{Add, Builder, WorkQueue};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How many groups there are, and how many priorities.
+/// Number of groups.
 const GROUPS: u64 = 10_000;
 const LEVELS: u64 = 100;
 
-/// The queues that take turns, the plain one first, and what is told of each of the others.
+/// The queues that take turns, the plain one first, and the figures printed for each of the others.
 const QUEUES: [(&str, [&str; 3]); 4] = [
     ("plain", ["plain_ns", "", ""]),
     ("priorities", ["priorities_ns", "priorities_to_plain", "priorities_to_plain_least"]),
@@ -26,14 +27,14 @@ const QUEUES: [(&str, [&str; 3]); 4] = [
 
 /// Reads the parameters and measures. An operation is a key of the plain queue.
 ///
-/// `only=all`: besides the plain queue one with a hundred priorities in no order, and two with 10,000
-/// groups whose keys come in no order (`groups`) and one group after another (`sequence`); or one of
-/// these. `_ns` is the median of the rounds, `_to_plain` the median of what each round took in multiples
-/// of the plain queue's, `_to_plain_least` the shortest round in multiples of the plain queue's shortest.
+/// `only=all`: besides the plain queue one with a hundred priorities in no order, and two with 10,000 groups
+/// whose keys come in no order (`groups`) and one group after another (`sequence`); or one of these. `_ns` is
+/// the median of the rounds, `_to_plain` the median of the rounds' times in multiples of the plain queue's,
+/// `_to_plain_least` the shortest round in multiples of the plain queue's shortest.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run(args: &mut Args) -> Result<Line, Usage> {
     let only = args.choice("only", &["all", "plain", "priorities", "groups", "sequence"])?;
     let (n, rounds) = (args.number("n", 1_000_000)?.max(1), args.number("rounds", 9)?.max(1));

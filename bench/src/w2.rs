@@ -8,7 +8,7 @@ use crate::{Args, Key, Line, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many keys are hot.
+/// Number of hot keys.
 const HOT: usize = 10_000;
 
 /// Reads the parameters and measures. An operation is a key from add to done
@@ -17,7 +17,7 @@ const HOT: usize = 10_000;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let asked = Asked::read(args, &Crew::MODES)?;
     let crew = Crew::new(asked.mode);
@@ -32,7 +32,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run_threads<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let asked = Asked::read(args, &Crew::MODES[..1])?;
     let consume = |q: &Arc<Q>| consume_in_threads(q, asked.form, vec![0; asked.c], |n, _| *n += 1);

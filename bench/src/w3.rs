@@ -5,15 +5,15 @@ use crate::keys::keys;
 use crate::measure::Spent;
 use crate::{Args, Fifo, Line, Usage};
 
-/// How many keys there are.
+/// Number of keys.
 const KEYS: usize = 100;
 
-/// Reads the parameters and measures. An operation is an `add`; where strings are
-/// passed by value, the caller's clone is part of it.
+/// Reads the parameters and measures. An operation is an `add`; if strings are passed by value, the caller's
+/// clone is part of it.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let pass = args.choice("pass", &["value", "ref"])?;

@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 
 const MONTH: u64 = 30 * 24 * 3600;
 const SECOND: u64 = 1_000_000_000;
-/// How many consumers wait for due keys.
+/// Number of consumers that wait for due keys.
 pub(crate) const CONSUMERS: usize = 2;
 
 /// Reads the parameters of `w4` and measures.
 ///
-/// `part=insert`: an operation is an `add_after`, nobody waits. `part=run`: two
-/// consumers wait from the start, `ns_per_op` is processor time for a key from
-/// insert to done, and the percentiles are of how late keys were handed out.
+/// `part=insert`: an operation is an `add_after`, with no caller waiting. `part=run`: two consumers wait from
+/// the start, `ns_per_op` is processor time per key from insert to done, and the percentiles are of the keys'
+/// lateness.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: Delaying<Key = u64> + AsyncFifo>(args: &mut Args) -> Result<Line, Usage> {
     let n = args.number("n", 1_000_000)?;
     let delays = args.choice("delays", &["uniform", "equal90", "month"])?;
@@ -73,7 +73,7 @@ fn insert<Q: Delaying<Key = u64>>(params: String, delays: &[Duration]) -> Line {
     line
 }
 
-/// When keys are due, by their numbers, in nanoseconds from the start.
+/// Due instants of keys, by their numbers, in nanoseconds from the start.
 struct Dues {
     start: Instant,
     at: Vec<AtomicU64>,
@@ -93,13 +93,13 @@ impl Dues {
         self.at[i].store(self.now() + delay.as_nanos() as u64, Relaxed);
     }
 
-    /// How late it is for the key.
+    /// The key's lateness.
     fn late(&self, key: u64) -> u64 {
         self.now().saturating_sub(self.at[unscramble(key) as usize].load(Relaxed))
     }
 }
 
-/// A consumer's number, what it saw, and where it tells how far it is.
+/// A consumer's number, its results, and its progress.
 struct Consumer {
     which: usize,
     late: Vec<u64>,
@@ -148,11 +148,11 @@ fn serve<Q: Delaying<Key = u64> + AsyncFifo>(params: String, mode: &str, delays:
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 ///
 /// # Panics
 ///
-/// Where a key does not come.
+/// If a key does not come.
 pub fn sooner<Q: Delaying<Key = u64> + AsyncFifo>(args: &mut Args) -> Result<Line, Usage> {
     const SOONER: usize = 200;
     const DELAY: Duration = Duration::from_millis(5);

@@ -7,13 +7,12 @@ use crate::queues::{Bucket, Exponential, Limiter, RateLimited};
 use crate::{Args, Line, Usage};
 use std::hint::black_box;
 
-/// Reads the parameters of `w5` and measures. An operation is an
-/// `add_rate_limited` of a key that was never seen. What comes due meanwhile (the
-/// first delay is 1 ms) becomes ready, and nobody takes it.
+/// Reads the parameters of `w5` and measures. An operation is an `add_rate_limited` of a key that was never
+/// seen. Keys that come due meanwhile (the first delay is 1 ms) become ready, and no caller takes them.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: RateLimited<Key = u64>, S: RateLimited<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let by =
@@ -39,7 +38,7 @@ fn add<Q: RateLimited>(by: Limiter, n: usize) -> Spent {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn when<U: Exponential<Key = u64>, S: Exponential<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let n = args.number("n", 1_000_000)?;
@@ -65,7 +64,7 @@ fn ask<L: Exponential>(n: usize) -> Spent {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn bucket<B: Bucket>(args: &mut Args) -> Result<Line, Usage> {
     let threads = args.number("threads", 1)?;
     let n = args.number("n", 4_000_000)?;

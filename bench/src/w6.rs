@@ -9,17 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long from one add to the next.
+/// Time from one add to the next.
 const PAUSE: Duration = Duration::from_micros(200);
 const PRODUCERS: [&str; 3] = ["sleep", "spin", "task"];
 
-/// Reads the parameters and measures. The producer is a thread that sleeps or
-/// spins between two adds; or, with `producer=task`, a task beside the
-/// consumer's on one runtime, which yields until it is time.
+/// Reads the parameters and measures. The producer is a thread that sleeps or spins between two adds; or,
+/// with `producer=task`, a task on the consumer's runtime, which yields until it is time.
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let producer = args.choice("producer", &PRODUCERS)?;
     // a task's consumer is one too
@@ -59,7 +58,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run_threads<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let producer = args.choice("producer", &PRODUCERS[..2])?;
     args.choice("mode", &Crew::MODES[..1])?;
@@ -89,7 +88,7 @@ fn produce<Q: Fifo<Key = u64>>(q: &Q, sent: &Sent, producer: &str) {
     }
 }
 
-/// When the keys were added, in nanoseconds from the start.
+/// Instants when the keys were added, in nanoseconds from the start.
 struct Sent {
     start: Instant,
     at: Vec<AtomicU64>,

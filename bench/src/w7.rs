@@ -16,7 +16,7 @@ use std::time::Instant;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let n = args.number("n", 1_000_000)?;

@@ -1,4 +1,4 @@
-//! W8: W1's cycle, told to counters and histograms.
+//! W8: W1's cycle, with counters and histograms.
 
 use crate::queues::Metered;
 use crate::w1::one_thread;
@@ -8,7 +8,7 @@ use crate::{Args, Line, Usage};
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<U: Metered<Key = u64>, S: Metered<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
     one_thread("w8", ("metrics", &["off", "on"]), told::<U>, told::<S>, args)
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let asked = Asked::read(args, &Crew::MODES[..2])?;
     let crew = Crew::new(asked.mode);
@@ -25,7 +25,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn run_threads<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let asked = Asked::read(args, &Crew::MODES[..1])?;
     Ok(asked.measure(|q: &Arc<Q>, states| consume_in_threads(q, Form::Plain, states, count)))

@@ -1,10 +1,10 @@
-//! A web service: requests name keys that are to be refreshed, workers tell a backend of
-//! each, and on TERM what was accepted is worked off before the process ends.
+//! A web service: requests name keys to refresh, workers call a backend for each, and on TERM accepted work
+//! is finished before the process ends.
 //!
-//! Any number of requests for a key that has not run yet is one run, and one that comes
-//! during the key's run is one more run after it. `POST /refresh/{key}` answers 202 with
-//! what became of the request, `GET /state/{key}` says what the queue knows of a key;
-//! `/metrics` is for Prometheus, `/healthz` for whoever restarts services.
+//! Any number of requests for a key that has not run yet is one run, and one that comes during the key's run
+//! is one more run after it. `POST /refresh/{key}` answers 202 with the result of the request, `GET
+//! /state/{key}` shows the state of a key; `/metrics` is for Prometheus, `/healthz` for the system that
+//! restarts services.
 //!
 //! ```text
 //! cargo run -p requeue-examples --example axum_service -- 127.0.0.1:8080 127.0.0.1:9000    # a backend
@@ -31,8 +31,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// How long the work may take after TERM, and the last answers after that: together less
-/// than the 30 s after which Kubernetes kills.
+/// Time for the work after TERM, and for the last answers after that: together less than the 30 s after which
+/// Kubernetes kills.
 const DRAIN: Duration = Duration::from_secs(20);
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -146,11 +146,11 @@ pub(crate) async fn ask(to: SocketAddr, method: &str, path: &str) -> io::Result<
     Ok((status.ok_or_else(|| io::Error::new(InvalidData, "no HTTP answer"))?, answer))
 }
 
-/// A request to a backend: the key, and where the status goes.
+/// A request to a backend: the key, and the channel for its status.
 pub(crate) type Asked = (String, oneshot::Sender<StatusCode>);
 
-/// A backend whose answers somebody else gives: that the question arrives says that the
-/// run has begun, and it goes on until there is an answer.
+/// A backend whose answers the test gives: the arrival of a request shows that the run has begun, and the run
+/// goes on until there is an answer.
 pub(crate) async fn backend() -> io::Result<(SocketAddr, mpsc::UnboundedReceiver<Asked>)> {
     let (questions, asked) = mpsc::unbounded_channel();
     let rebuild = async move |Path(key): Path<String>| {

@@ -1,10 +1,9 @@
 //! A controller: keeps a directory equal to another one, from file events. A burst of
 //! changes of a file becomes one copy, what fails is tried again, what went is removed.
 //!
-//! Each run compares one path here and there and makes it so, whatever it was that
-//! happened; so it does no harm that a path comes once too often, and after a crash it
-//! is enough to begin with all paths of both sides. Files appear whole or not at all:
-//! they are copied beside, in `.mirror`, and renamed. Links are left out.
+//! Each run compares one path in the source and the target, and copies the difference, whatever the event
+//! was. So an extra run does no harm, and after a crash it is enough to begin with all paths of both sides.
+//! Files appear whole or not at all: they are copied to `.mirror`, and renamed. Links are left out.
 //!
 //! ```text
 //! cargo run -p requeue-examples --example mirror -- SOURCE TARGET    # until it is killed
@@ -24,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Where copies are made, in the target.
+/// Folder for copies in progress, in the target.
 const STAGING: &str = ".mirror";
 /// A path is looked at when nothing has happened to it for so long…
 const QUIET: Duration = Duration::from_millis(20);
@@ -104,8 +103,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// One path, never a whole tree: what is in a directory has runs of its own, which
-    /// know whether it is still to go.
+    /// Removes one path, never a whole tree: the entries of a directory have runs of their own.
     fn remove(&self, path: &Path, to: &Path) -> io::Result<()> {
         if kind(to)? != Some(Kind::Dir) {
             return fs::remove_file(to);
@@ -206,7 +204,7 @@ pub(crate) fn differences(source: &Path, target: &Path) -> io::Result<Vec<PathBu
     Ok(paths)
 }
 
-/// Waits until nothing differs; says what does, should that take a minute.
+/// Waits until nothing differs. After a minute, returns what still differs.
 pub(crate) fn converge(source: &Path, target: &Path) -> Result<(), Box<dyn Error>> {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

@@ -29,8 +29,8 @@ struct Order {
     state: State,
 }
 
-/// When the customer pays, in seconds after the creation; a third never does.
-/// A number that only looks random, so that every run of this program is the same.
+/// Time of the customer's payment, in seconds after the creation; a third never pays. It only looks random,
+/// so that every run of this program is the same.
 fn pays_after(order: u32) -> Option<u64> {
     let mixed = u64::from(order).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (mixed % 3 != 0).then(|| 1 + mixed / 3 % SLOWEST_PAYMENT)

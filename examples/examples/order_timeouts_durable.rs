@@ -1,12 +1,12 @@
-//! Orders that are closed when their time is over unless they are paid, in a shop whose power is cut: the process that
-//! takes orders is killed twice in the middle of its work, with `kill -9`, and another one goes on with its file. Each
-//! order that nobody paid is closed, none of them early; one that is paid takes its timer back (`cancel`).
+//! Orders that time out unless they are paid, in a shop whose power is cut: the process that takes orders is
+//! killed twice in the middle of its work, with `kill -9`, and another one continues with its file. Each
+//! unpaid order is closed, none of them early; a payment cancels the order's timer (`cancel`).
 //!
 //! ```text
 //! cargo run --release -p requeue-examples --example order_timeouts_durable
 //! ```
 //!
-//! It prints what became of the orders (thirty minutes are three seconds here):
+//! It prints the results of the orders (thirty minutes are three seconds here):
 //!
 //! ```text
 //! order 00  o------p
@@ -30,14 +30,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 type Res<T = ()> = Result<T, BoxError>;
 
 const ORDERS: u32 = 24;
-/// An order comes each so many milliseconds.
+/// Milliseconds between two orders.
 const EACH: u64 = 100;
-/// A customer who pays does so after this time.
+/// Time until a customer pays, if at all.
 const PAYS_AFTER: u64 = 500;
 /// Environment variable that makes this process the shop, and names its file.
 const SHOP: &str = "REQUEUE_EXAMPLE_SHOP";
 
-/// How long an order waits for its payment.
+/// Time that an order waits for its payment.
 fn time_out() -> u64 {
     if std::env::var_os("REQUEUE_EXAMPLE_FAST").is_some() { 1000 } else { 3000 }
 }
@@ -58,13 +58,13 @@ fn main() -> Res {
     }
 }
 
-/// The shop's books: a line for all that happens to an order. They survive as well, and tell where to go on.
+/// The shop's books: a line for each event of an order. They survive too, and show where to continue.
 fn write_down(books: &Path, what: &str, order: u32) -> Res {
     let line = format!("{} {what} {order}\n", now()?);
     Ok(File::options().create(true).append(true).open(books)?.write_all(line.as_bytes())?)
 }
 
-/// When what happened to each order.
+/// The time of each event of each order.
 fn read(books: &Path) -> Res<BTreeMap<(u32, String), u64>> {
     let mut read = BTreeMap::new();
     for line in fs::read_to_string(books).unwrap_or_default().lines() {

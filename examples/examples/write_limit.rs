@@ -1,6 +1,5 @@
-//! A fast producer in front of a slow store. The store takes fifty writes a
-//! second; the worker waits for a token before each write; and what the producer
-//! says of a key meanwhile merges into one write.
+//! A fast producer in front of a slow store. The store takes fifty writes a second; the worker waits for a
+//! token before each write, and meanwhile the producer's changes of a key merge into one write.
 //!
 //! ```text
 //! cargo run -p requeue-examples --example write_limit
@@ -22,7 +21,7 @@ const BURST: u32 = 5;
 /// A value to be written for a sensor.
 struct Reading {
     latest: u64,
-    /// How many readings are in it.
+    /// Number of readings merged into it.
     merged: u64,
 }
 

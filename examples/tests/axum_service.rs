@@ -61,12 +61,12 @@ fn ended(mut service: Service) -> String {
 /// Results of one client's requests.
 #[derive(Default)]
 struct Seen {
-    /// When the last accepted request for each key was sent.
+    /// Time of the last accepted request for each key.
     accepted: BTreeMap<String, u64>,
     refused: u64,
 }
 
-/// Asks for keys until nobody listens any more.
+/// Requests keys until the service no longer listens.
 async fn client(service: SocketAddr, number: u64, first_refused: Arc<Notify>) -> Seen {
     let mut seen = Seen::default();
     for n in 0.. {

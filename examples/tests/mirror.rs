@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 /// Set for the process that mirrors and is killed: this very test, started once more.
 const CHILD: &str = "REQUEUE_MIRROR_IN";
 const NAME: &str = "killed_at_any_moment_it_leaves_whole_files_and_converges_when_it_is_started_again";
-/// The file by which it says that it is about to begin.
+/// The file that shows that it is about to begin.
 const BEGUN: &str = "begun";
 const ROUNDS: u32 = 100;
 
-/// Contents of a file: a number and a length, repeated as often as the length says.
+/// Contents of a file: a number and a length, repeated that many times.
 fn content(dice: &mut Rng) -> String {
     let times = 1 + dice.u64(..2000) as usize;
     format!("{:08}{times:08}", dice.u64(..100_000_000)).repeat(times)
@@ -33,8 +33,8 @@ fn is_whole(text: &str) -> bool {
     }
 }
 
-/// One change of the source. Files appear whole: a reader of the source could not tell
-/// one that is being written from one that is meant so.
+/// Makes one change of the source. Files appear whole: a reader of the source could not tell a partly written
+/// file from a finished one.
 fn change(dice: &mut Rng, dir: &Path) {
     let source = dir.join("source");
     let path = |dice: &mut Rng| {

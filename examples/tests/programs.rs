@@ -155,7 +155,7 @@ fn p05_port_tries_five_times_again_and_drops_the_key() -> Res {
     Ok(())
 }
 
-/// The native version of `p05b`: one lock less, no clone, and the payload goes back.
+/// The native version of `p05b`: one lock less, no clone, and the payload goes back to the caller.
 fn p05b_native(q: &WorkQueue<String>) -> bool {
     let Some(item) = q.get_blocking() else { return false };
     match sync(item.key()) {
@@ -196,7 +196,7 @@ fn p06_payload() -> Res {
     Ok(())
 }
 
-/// A limiter of one's own, together with the default bucket.
+/// A custom limiter, together with the default bucket.
 #[test]
 fn p07_limiter() -> Res {
     struct Fixed(Duration);
@@ -220,8 +220,8 @@ fn p07_limiter() -> Res {
     Ok(())
 }
 
-/// A clock of one's own: a simulation that runs 600 times faster. (Sixty times in
-/// the design; a test need not wait a second.)
+/// A custom clock: a simulation that runs 600 times faster. (Sixty times in the design; a test need not wait
+/// a second.)
 #[test]
 fn p08_clock() -> Res {
     struct Fast(SystemClock, Instant);
@@ -243,9 +243,8 @@ fn p08_clock() -> Res {
     Ok(())
 }
 
-/// The worker, async. (`Tokio::new` says where there is no runtime, which a name alone
-/// could only say by panicking later, and `resize` can fail where there are threads to
-/// start; in the design neither did.)
+/// The worker, async. (`Tokio::new` returns an error without a runtime, where a name alone could only panic
+/// later, and `resize` can fail if it has threads to start; in the design neither could.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p09_worker_on_tokio() -> Res {
     static LOOKED: AtomicU32 = AtomicU32::new(0);

@@ -1,9 +1,8 @@
 //! The queue under test as the suite sees it.
 //!
-//! Every call can fail for a reason that is not the queue's own: an engine that
-//! keeps its keys in a store has such reasons, and its calls wait. So each
-//! answers a [`Fallible`], and may block until the engine has answered. The
-//! suite's tests go through [`Subject`], which takes that layer off.
+//! Every call can fail for a reason that is not the queue's own: an engine keeps its keys in a store, whose
+//! calls can fail and wait. So each call returns a [`Fallible`], and may block until the engine has answered.
+//! The suite's tests use [`Subject`], which unwraps it.
 
 use crate::limits::Metered;
 use crate::probe::{Key, Value};
@@ -25,15 +24,14 @@ pub type Fallible<T> = Result<T, Failed>;
 /// A `get`, or a drain, that is polled by hand.
 pub type Polled<'q, T> = Pin<Box<dyn Future<Output = Fallible<T>> + Send + 'q>>;
 
-/// How a queue under test is built. What is left at its default is what the
-/// queue does by default.
+/// Options of a queue under test. An option left at its default has the queue's default behaviour.
 #[derive(Default)]
 pub struct Config {
     /// The clock: a fake one that counts how often it is read.
     pub clock: TestClock,
     /// The order of the ready line.
     pub order: Line,
-    /// At most so many keys are handed out (B6).
+    /// Rate limit of hand-outs (B6).
     pub rate: Option<Rate>,
     /// `timers absorbed` (D6).
     pub absorbed: bool,
@@ -41,11 +39,11 @@ pub struct Config {
     pub unfinished_retries: bool,
     /// Default behaviour of triggers in a back-off (B5).
     pub in_backoff: InBackoff,
-    /// How triggers for now are debounced that say nothing else (B4).
+    /// Default debounce of immediate triggers (B4).
     pub debounce: Option<Debounce>,
     /// Maximum number of known keys (B8).
     pub bound: Option<usize>,
-    /// The key that has been ready longest makes room for another; here it is told of.
+    /// The oldest ready key is dropped to make room for another; dropped keys are reported here.
     pub dropped: Option<Dropped>,
     /// The limiter; the queue's default otherwise.
     pub limiter: Option<Limiter>,
@@ -70,11 +68,11 @@ pub type Dropped = Arc<Mutex<Vec<(u64, Option<Value>)>>>;
 /// A dispatch rate: `keys` in `nanos` nanoseconds, `burst` of them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many keys.
+    /// Number of keys per period.
     pub keys: u32,
-    /// In how many nanoseconds.
+    /// The period, in nanoseconds.
     pub nanos: u32,
-    /// How many at once.
+    /// Maximum number of keys at once.
     pub burst: u32,
 }
 
@@ -85,7 +83,7 @@ pub struct Exponential {
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// How long after the end of its last delay a record expires.
+    /// Time from the end of a record's last delay until the record expires.
     pub expire_after: Option<Duration>,
 }
 
@@ -154,21 +152,21 @@ impl RateLimiter<Key> for Limiter {
 pub use crate::limits::TestClock;
 pub use crate::model::{Fair, MaxWait, Tier};
 
-/// How a trigger asks for a run.
+/// Kind of a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
     /// `add`.
     #[default]
     Now,
-    /// `add_after`, and what it does with a timer that is there already.
+    /// `add_after`, and its effect on an existing timer.
     After(Duration, Policy),
     /// `add_rate_limited`.
     RateLimited,
-    /// `add`, and what it does in a back-off.
+    /// `add`, and its behaviour in a back-off.
     NowIn(InBackoff),
-    /// `add_after`, and what it does in a back-off.
+    /// `add_after`, and its behaviour in a back-off.
     AfterIn(Duration, Policy, InBackoff),
-    /// `add_rate_limited`, and what it does in a back-off.
+    /// `add_rate_limited`, and its behaviour in a back-off.
     RateLimitedIn(InBackoff),
 }
 
@@ -240,14 +238,14 @@ pub enum Accepted {
     Coalesced,
 }
 
-/// A trigger that was refused, with what the caller handed in.
+/// A refused trigger, with the key and the value that the caller passed.
 #[derive(Debug)]
 pub struct Rejected {
     /// The key, back.
     pub key: Key,
     /// The value, back.
     pub value: Option<Value>,
-    /// It was refused because the queue is full.
+    /// Whether it was refused because the queue is full.
     pub full: bool,
 }
 
@@ -265,17 +263,17 @@ pub enum Nothing {
 /// Result of `state` for a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// In the ready line.
+    /// Whether it is in the ready line.
     pub ready: bool,
     /// A worker has it.
     pub held: bool,
     /// Held, and due for one more run.
     pub dirty: bool,
-    /// When its timer fires.
+    /// Instant when its timer fires.
     pub due: Option<Instant>,
-    /// It was paused by itself.
+    /// Whether it was paused by itself.
     pub paused: bool,
-    /// A group of it is paused, and it was not by itself.
+    /// Whether one of its groups is paused, but not the key itself.
     pub group_paused: bool,
 }
 
@@ -286,7 +284,7 @@ pub struct Restored {
     pub failures: u32,
     /// The attempt of its next run.
     pub attempt: u32,
-    /// When its timer fires; without one it is ready.
+    /// Instant when its timer fires; `None` if it is ready.
     pub due: Option<Instant>,
     /// The priority of its next run.
     pub priority: i16,
@@ -295,22 +293,22 @@ pub struct Restored {
 /// A page of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Keys, what is known of each, and its failures where the queue counts them.
+    /// Keys with their states, and their failures if the queue counts them.
     pub keys: Vec<(u64, Seen, u32)>,
     /// The totals.
     pub totals: Counts,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub next: Option<u32>,
 }
 
 /// Result of `cancel`.
 #[derive(Debug)]
 pub struct Cancelled {
-    /// It was in the ready line.
+    /// Whether it was in the ready line.
     pub ready: bool,
-    /// It was held, and due for one more run.
+    /// Whether it was held, with one more run due.
     pub dirty: bool,
-    /// When its timer would have fired.
+    /// Instant when its timer would have fired.
     pub due: Option<Instant>,
     /// Its value.
     pub value: Option<Value>,
@@ -323,7 +321,7 @@ pub struct Counts {
     pub ready: usize,
     /// Keys that workers have.
     pub held: usize,
-    /// Of these, dirty ones.
+    /// The dirty ones among them.
     pub dirty: usize,
     /// Keys with a timer.
     pub waiting: usize,
@@ -354,7 +352,7 @@ pub enum Waiters {
     RunNow,
     /// Waits for them, and for the retries of holders (Q14).
     Wait,
-    /// Does what a drain does that is told nothing: with a deadline it waits for keys that wait out a failure, and
+    /// A drain that was given nothing else: with a deadline it waits for keys that wait out a failure, and
     /// drops the other timers; without one it drops all.
     Retries,
 }
@@ -370,7 +368,7 @@ pub struct UnfinishedKey {
     pub failures: u32,
     /// The attempt that its next run would have been.
     pub attempt: u32,
-    /// When it would have been due, if that is known.
+    /// Instant when it would have been due, if known.
     pub due: Option<Instant>,
     /// The priority of its next run.
     pub priority: i16,
@@ -401,26 +399,26 @@ pub struct Drained {
     pub waiting: usize,
 }
 
-/// Functions of the suite that say nothing about a queue.
+/// Functions of the suite that do not apply to a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct LeftOut {
     /// Why.
     pub why: &'static str,
-    /// They fail, each time, because the queue does not have what they ask for. Then they are run all the same, so that
-    /// none stands here that could do without.
+    /// Whether they fail each time, because the queue lacks a feature they need. Such functions are run all
+    /// the same, so that the list contains none that passes.
     pub fails: bool,
     /// Their names.
     pub tests: &'static [&'static str],
 }
 
-/// The queue under test: a handle, whose clones are the same queue.
+/// The queue under test: a handle, whose clones refer to one queue.
 pub trait Adapter: Clone + Send + Sync + 'static {
     /// Guard returned by `get`.
     type Held<'q>: Held<'q>;
     /// Guards returned by a get of several keys.
     type Many<'q>: Many<'q, One = Self::Held<'q>>;
 
-    /// The functions of the suite that say nothing about this queue, by the reason.
+    /// The functions of the suite that do not apply to this queue, by reason.
     fn leaves_out() -> &'static [LeftOut] {
         &[]
     }
@@ -428,9 +426,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Builds the queue.
     fn build(config: Config) -> Fallible<Self>;
 
-    /// A trigger: the shortest call of the queue that says it.
+    /// Makes a trigger, by the shortest call of the queue that expresses it.
     fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>>;
-    /// Several triggers at once: the shortest call of the queue that says them.
+    /// Makes several triggers at once, by the shortest call of the queue that expresses them.
     fn trigger_many(&self, batch: Vec<Said>) -> Fallible<Vec<Result<Accepted, Rejected>>>;
     /// `add` by reference.
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>>;
@@ -466,7 +464,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn is_empty(&self) -> Fallible<bool>;
     /// `stats`.
     fn counts(&self) -> Fallible<Counts>;
-    /// `state`; the failures that it tells are compared with `num_requeues`.
+    /// `state`; the failures it reports are compared with `num_requeues`.
     fn state(&self, key: &Key) -> Fallible<Option<Seen>>;
 
     /// A page of a `snapshot`.
@@ -535,7 +533,7 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn succeed(self) -> Fallible<()>;
     /// Ends the run as a failure; refused, the guard comes back.
     fn retry(self) -> Fallible<Result<Duration, Self>>;
-    /// [`retry`](Self::retry) with a delay of one's own.
+    /// [`retry`](Self::retry) with an explicit delay.
     fn retry_after(self, delay: Duration) -> Fallible<Result<Duration, Self>>;
     /// Ends the run and asks for another after `delay`; no failure.
     fn again(self, delay: Duration) -> Fallible<Result<(), Self>>;
@@ -551,21 +549,21 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn detach(self) -> Fallible<(Key, Option<Value>)>;
 }
 
-/// A trigger that says nothing of a priority.
+/// A trigger without a priority of its own.
 pub type Asked = (Key, When, Option<Value>);
 
-/// All that a trigger may say.
+/// All options of a trigger.
 #[derive(Debug)]
 pub struct Said {
-    /// Of what.
+    /// The key.
     pub key: Key,
-    /// When.
+    /// The kind of trigger.
     pub when: When,
-    /// With what value.
+    /// The value, if any.
     pub value: Option<Value>,
-    /// With what priority.
+    /// The priority.
     pub priority: i16,
-    /// How it is debounced, if it is for now and says so itself.
+    /// The debounce of an immediate trigger, if it has one of its own.
     pub debounce: Option<Debounce>,
 }
 
@@ -576,7 +574,7 @@ impl From<Asked> for Said {
 }
 
 impl Said {
-    /// With this priority.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(self, priority: i16) -> Self {
         Self { priority, ..self }
@@ -597,13 +595,13 @@ impl Said {
 
 /// Keys that were handed out together; their drop is that of each.
 pub trait Many<'q>: Sized + Send + 'q {
-    /// One of them.
+    /// One of the items.
     type One: Held<'q>;
     /// The keys, in the order in which they were handed out.
     fn keys(&self) -> Vec<u64>;
     /// Takes the merged value out of one of them.
     fn take_value(&mut self, index: usize) -> Option<Value>;
-    /// Each by itself; what the iterator leaves is dropped with it.
+    /// Each item separately; items that the iterator has not returned are dropped with it.
     fn singles(self) -> impl Iterator<Item = Self::One>;
     /// Ends all runs.
     fn done(self) -> Fallible<()>;
@@ -619,7 +617,7 @@ pub trait Many<'q>: Sized + Send + 'q {
 ///
 /// # Panics
 ///
-/// Where the engine failed: the suite runs on engines that work.
+/// If the engine failed: the suite runs on working engines.
 pub fn sound<T>(answer: Fallible<T>) -> T {
     match answer {
         Ok(answer) => answer,
@@ -643,7 +641,7 @@ impl<A: Adapter> Subject<A> {
         Self::with(Config::default())
     }
 
-    /// A queue built as `config` says.
+    /// A queue with these options.
     #[must_use]
     pub fn with(config: Config) -> Self {
         let clock = config.clock.clone();
@@ -666,7 +664,7 @@ impl<A: Adapter> Subject<A> {
         self.say((key.into(), when, value).into())
     }
 
-    /// Any trigger, with all that it says.
+    /// Makes any trigger, with all its options.
     pub fn say(&self, said: Said) -> Result<Accepted, Rejected> {
         sound(self.queue.trigger(said))
     }
@@ -758,7 +756,7 @@ impl<A: Adapter> Subject<A> {
         self.trigger(key, When::After(delay, policy), None).expect("the queue takes triggers")
     }
 
-    /// `add` that says what it does in a back-off, and is accepted.
+    /// `add` with a back-off option, which is accepted.
     pub fn add_in(&self, key: impl Into<Key>, in_backoff: InBackoff) -> Accepted {
         self.trigger(key, When::NowIn(in_backoff), None).expect("the queue takes triggers")
     }
@@ -806,7 +804,7 @@ impl<A: Adapter> Subject<A> {
         self.says(Nothing::Empty);
     }
 
-    /// Asserts that `try_get` says that the queue is shut down.
+    /// Asserts that `try_get` reports a shutdown.
     pub fn is_over(&self) {
         self.says(Nothing::ShutDown);
     }
@@ -887,7 +885,7 @@ impl<A: Adapter> Subject<A> {
         Self::with(Config { bound: Some(keys), ..Config::default() })
     }
 
-    /// A queue with a bound that drops the oldest key, and where it tells of it.
+    /// A queue with a bound that drops the oldest key, and the report of dropped keys.
     #[must_use]
     pub fn dropping(keys: usize, config: Config) -> (Self, Dropped) {
         let dropped = Dropped::default();
@@ -977,7 +975,7 @@ impl<A: Adapter> Subject<A> {
         sound(self.queue.is_group_paused(&key.into(), tier))
     }
 
-    /// Asserts what `stats` tells, in the order ready, held, dirty, waiting.
+    /// Asserts the counts of `stats`, in the order ready, held, dirty, waiting.
     pub fn has(&self, ready: usize, held: usize, dirty: usize, waiting: usize) {
         assert_eq!(self.counts(), Counts { ready, held, dirty, waiting });
         assert_eq!(self.len(), ready, "len is the number of ready keys");

@@ -1,6 +1,7 @@
-//! A PostgreSQL server for tests: a cluster of its own in a temporary folder, which goes when the process does.
+//! A PostgreSQL server for tests: a separate cluster in a temporary folder, which is removed when the process
+//! ends.
 //!
-//! It uses the standard library alone, so that tests of other crates can include the file.
+//! It uses the standard library only, so that tests of other crates can include the file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub struct Cluster {
     _child: Mutex<Child>,
 }
 
-/// Where PostgreSQL's programs are: in $REQUEUE_POSTGRES, where Debian has them, or in the path.
+/// Folder of PostgreSQL's programs: $REQUEUE_POSTGRES, Debian's folder, or one in the search path.
 fn programs() -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> =
         std::env::var_os("REQUEUE_POSTGRES").map(PathBuf::from).into_iter().collect();
@@ -36,7 +37,8 @@ fn programs() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
 }
 
-/// Starts as this process's user and, as PostgreSQL refuses to be run by root, as nobody where that is root.
+/// Starts the server as this process's user, or as nobody if that user is root, because PostgreSQL refuses to
+/// be run by root.
 const START: &str = r#"
 set -u
 folder=$1 bin=$2 configuration=$3 with=$5
@@ -153,15 +155,15 @@ pub enum With {
     Nothing,
     /// A second server that has everything that was committed, for [`Cluster::fail_over`].
     Replica,
-    /// A disk of its own of so many megabytes. That needs root.
+    /// A separate disk of this many megabytes. It needs root.
     Disk(u32),
-    /// A clock of its own, for [`Cluster::set_clock`]. That needs Linux and a C compiler, `cc`.
+    /// A separate clock, for [`Cluster::set_clock`]. It needs Linux and a C compiler, `cc`.
     Clock,
 }
 
-/// A library that a server's processes take the time of day from: this machine's, and so many seconds more as a file says that
-/// all of them share. (With libfaketime, which opens its file and allocates at each call, a server hung: it asks for the time in
-/// signal handlers too.)
+/// A library from which the server's processes take the time of day: this machine's time, plus the seconds in
+/// a file that they share. (With libfaketime, which opens its file and allocates at each call, a server hung,
+/// because it reads the time in signal handlers too.)
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -204,7 +206,7 @@ time_t time(time_t *also) {
 }
 "#;
 
-/// The line that says how it went, or all that was said instead of one.
+/// The line with the result, or all output if there is no such line.
 fn says(said: &mut impl BufRead) -> String {
     let mut all = String::new();
     while said.read_line(&mut all).expect("it says something") > 0 {
@@ -216,12 +218,12 @@ fn says(said: &mut impl BufRead) -> String {
 }
 
 impl Cluster {
-    /// Starts a server with these lines in its configuration (for a port of 127.0.0.1: `listen_addresses` and `port`). `None`,
-    /// said on standard error, where PostgreSQL is not installed.
+    /// Starts a server with these lines in its configuration (for a port of 127.0.0.1: `listen_addresses` and
+    /// `port`). `None`, with a message on standard error, if PostgreSQL is not installed.
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start, or if it is not and `REQUEUE_NEEDS_POSTGRES` is set.
+    /// If it is installed and does not start, or if it is not installed and `REQUEUE_NEEDS_POSTGRES` is set.
     pub fn start(configuration: &str) -> Option<Self> {
         Self::start_with(configuration, With::Nothing)
     }
@@ -283,16 +285,16 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it cannot be stopped.
     pub fn crash(&self) {
         self.order("crash");
     }
 
-    /// The server stops at once, its replica takes its place, and gets a replica of its own.
+    /// Stops the server at once. Its replica takes its place, and gets a replica itself.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If that fails.
     pub fn fail_over(&self) {
         self.order("fail-over");
     }
@@ -311,7 +313,7 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// If that cannot be written.
+    /// If the file cannot be written.
     pub fn set_clock(&self, ahead: i64) {
         // in place: the processes share the file's memory
         let file = std::fs::OpenOptions::new().write(true).open(self.folder.join("clock"));
@@ -331,7 +333,7 @@ impl Cluster {
         SHARED.get_or_init(|| Self::start("")).as_ref()
     }
 
-    /// How to connect to a new database of it.
+    /// Connection string of a new database of the server.
     pub fn database(&self) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}", NUMBER.fetch_add(1, Relaxed));
@@ -339,12 +341,12 @@ impl Cluster {
         self.url(&name)
     }
 
-    /// How to connect to a database of it.
+    /// Connection string of a database of the server.
     pub fn url(&self, database: &str) -> String {
         format!("host={} port={} user=postgres dbname={database}", self.folder.display(), self.port)
     }
 
-    /// A program of PostgreSQL's that is to work on this database of it.
+    /// One of PostgreSQL's programs, set up for this database.
     pub fn program(&self, name: &str, database: &str) -> Command {
         let mut program = Command::new(self.bin.join(name));
         program.args(["-U", "postgres", "-d", database, "-h"]).arg(&self.folder);
@@ -371,13 +373,13 @@ impl Cluster {
         String::from_utf8_lossy(&said.stdout).trim_end().to_owned()
     }
 
-    /// A port of 127.0.0.1 that nobody has, for `start`.
+    /// A free port of 127.0.0.1, for `start`.
     pub fn free_port() -> u16 {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("it has one").port()
     }
 
-    /// Where it has its files and its socket.
+    /// The folder with its files and its socket.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -1,6 +1,6 @@
 //! The queue in a file behind the suite's adapter: the same tests, with every trigger and every end written.
 //!
-//! Besides, when a test lets go of its queue, what the file has is compared with what memory knows.
+//! When a test drops its queue, the content of the file is compared with the queue in memory.
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Failed, Fallible, LeftOut, Nothing, Page,
@@ -46,11 +46,11 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// A folder of a test's own, in memory where the system has such a place.
+/// A temporary folder of one test, in memory if the system has such a file system.
 ///
 /// # Panics
 ///
-/// If it can't be made.
+/// If the folder cannot be made.
 #[must_use]
 pub fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
@@ -73,7 +73,7 @@ impl<M> fmt::Debug for Durable<M> {
     }
 }
 
-/// The queue, and the folder that its file is in: that goes after it.
+/// The queue, and the folder of its file, which is removed after the queue.
 struct InFile {
     queue: Queue<Key, Value>,
     folder: tempfile::TempDir,
@@ -89,7 +89,7 @@ impl Deref for InFile {
 const NAME: &str = "under test";
 
 impl Drop for InFile {
-    /// The file has each key that memory is asked to run, and no other one; with its failures.
+    /// Asserts that the file has each key that must run, with its failures, and no other key.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -244,7 +244,7 @@ impl<M: Manner> Adapter for Durable<M> {
     hands_out_and_looks!();
 }
 
-/// The functions of the suite that say nothing about a durable queue, by the reason.
+/// The functions of the suite that do not apply to a durable queue, by reason.
 const LEFT_OUT: &[LeftOut] = &[
     LeftOut {
         why: "a file keeps no trigger that a limiter delays",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// A place where queues are kept: an engine, as one process has it.
 pub trait Engine: Default {
-    /// A queue, whose values merge: the newer ones behind the older ones. It has priorities.
+    /// A queue whose values merge: newer ones go behind older ones. It has priorities.
     type Queue: AsyncQueue<String, Vec<u32>>
         + Source<Key = String, Value = Vec<u32>>
         + Clone
@@ -18,11 +18,11 @@ pub trait Engine: Default {
         + Sync
         + 'static;
 
-    /// Opens the queue as the next process does. Whoever had it before has let go of it.
+    /// Opens the queue as the next process does, after the one before has closed it.
     fn open(&self) -> Self::Queue;
     /// State of a key.
     fn state(queue: &Self::Queue, key: &str) -> Option<State>;
-    /// Whether there was something.
+    /// Whether the key was there.
     fn cancel(queue: &Self::Queue, key: &str) -> bool;
     fn pause(queue: &Self::Queue, paused: bool);
     fn shut_down(queue: &Self::Queue);
@@ -30,8 +30,8 @@ pub trait Engine: Default {
 
 /// An engine whose queues may have groups, which take turns.
 pub trait Grouped: Engine {
-    /// Opens the queue. The group of a key is what stands before its `/`, so many keys of each may be held, and one group has this
-    /// weight.
+    /// Opens the queue. A key's group is the part before its `/`. At most `cap` keys of each group may be
+    /// held, and one group has this weight.
     fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue;
 }
 
@@ -46,7 +46,7 @@ pub struct State {
     pub ready: bool,
     pub held: bool,
     pub dirty: bool,
-    /// In how long its timer is due.
+    /// Time until its timer fires.
     pub due_in: Option<Duration>,
     pub failures: u32,
     /// The attempt of its next run, counted from 1.
@@ -90,7 +90,7 @@ fn key(name: &str) -> String {
     name.to_owned()
 }
 
-/// Workers that tell of each run.
+/// Workers that report each run.
 struct Work {
     worker: Worker,
     saw: Receiver<Saw>,
@@ -124,14 +124,14 @@ impl Work {
         (0..runs).map(|_| self.next().key).collect()
     }
 
-    /// Ends the runs that are on; what they saw that was not told.
+    /// Ends the current runs. Returns what they saw and was not reported.
     fn stop(self) -> Vec<Saw> {
         assert!(self.worker.stop(LONG).wait().complete);
         self.saw.try_iter().collect()
     }
 }
 
-/// Workers whose runs wait until they may go on.
+/// Workers whose runs wait for permission to continue.
 struct Held {
     worker: Worker,
     begun: Receiver<()>,
@@ -305,7 +305,7 @@ pub mod in_process {
     }
 }
 
-/// Rules of what outlives a process.
+/// Rules for data that outlives a process.
 pub mod durable {
     use super::*;
     use requeue::Add;

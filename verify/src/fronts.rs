@@ -1,7 +1,7 @@
 //! The library behind the suite's adapter, once for each manner of waiting.
 //!
-//! One adapter serves them all: they differ in how a future of the queue is
-//! waited for, and in whether their guards borrow the queue.
+//! One adapter serves all fronts: they differ in how a future of the queue is awaited, and in whether guards
+//! borrow the queue.
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Exponential, Failed, Fair, Fallible, Held,
@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How a front waits, and what its guards are like.
+/// How a front waits, and the kind of its guards.
 pub trait Manner: Clone + Send + Sync + 'static {
     /// Waits for a key.
     fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>>;
@@ -126,7 +126,7 @@ awaits!(
     |future| tokio_runtime().block_on(future)
 );
 awaits!(
-    /// Async under smol, with its executor running beside.
+    /// Async under smol, with its executor running in another thread.
     Smol,
     |future| smol::block_on(smol_executor().run(future))
 );
@@ -397,7 +397,7 @@ fn with_max_wait(builder: Builder<Key, Value>, max_wait: MaxWait) -> Builder<Key
     builder.max_wait(Duration::from_nanos(max_wait.after)).overdue_every(max_wait.every)
 }
 
-/// A builder of a queue that does as `config` says.
+/// A builder of a queue with these options.
 pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fallible<Builder<Key, Value>> {
     builder = builder.name("under test").clock(config.clock);
     builder = match config.order {

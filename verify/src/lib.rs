@@ -9,7 +9,7 @@
 //!   the real queue by random operation sequences, and itself put through the
 //!   suite.
 //!
-//! A test's name begins with the number of the rule that it shows: see `README.md` beside this crate.
+//! A test's name begins with the number of the rule that it tests: see `README.md` of this crate.
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 pub mod adapter;

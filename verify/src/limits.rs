@@ -37,7 +37,7 @@ impl TestClock {
     pub fn fake(&self) -> &FakeClock {
         &self.fake
     }
-    /// How often it was read.
+    /// Number of readings.
     #[must_use]
     pub fn reads(&self) -> usize {
         self.reads.load(Ordering::SeqCst)
@@ -47,8 +47,8 @@ impl TestClock {
     pub fn at(&self) -> Instant {
         self.fake.now()
     }
-    /// From now on `step` passes after each reading: whoever reads twice in one
-    /// call sees two different instants.
+    /// From now on, time passes by `step` after each reading: a caller that reads twice in one call sees two
+    /// instants.
     pub fn drift(&self, step: Duration) {
         self.drift.store(u64::try_from(step.as_nanos()).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
@@ -57,7 +57,7 @@ impl TestClock {
     pub fn on_read(&self) -> &Hook {
         &self.on_read
     }
-    /// How often `call` reads this clock.
+    /// Number of times that `call` reads this clock.
     pub fn reads_of<T>(&self, call: impl FnOnce() -> T) -> usize {
         let before = self.reads();
         let _ = call();
@@ -131,7 +131,7 @@ impl Scripted {
             on_num_requeues: Hook::default(),
         })
     }
-    /// From now on it answers `delay`.
+    /// From now on the limiter returns `delay`.
     pub fn set(&self, delay: Duration) {
         *locked(&self.delay) = delay;
     }
@@ -139,7 +139,7 @@ impl Scripted {
     pub fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut locked(&self.asked))
     }
-    /// How many of the calls that it got since were `when`.
+    /// Number of calls of `when` since the last time.
     pub fn take_whens(&self) -> usize {
         self.take_asked().iter().filter(|call| matches!(call, Asked::When(..))).count()
     }
@@ -175,17 +175,17 @@ pub struct Told {
     pub waited: Vec<Duration>,
     /// The work duration of each run that ended.
     pub worked: Vec<Duration>,
-    /// How each of them ended.
+    /// The end of each run.
     pub ends: Vec<RunEnd>,
     /// Accepted triggers that changed nothing.
     pub coalesced: u64,
-    /// How late each timer fired.
+    /// The lateness of each timer that fired.
     pub late: Vec<Duration>,
-    /// Keys that made room for others.
+    /// Keys dropped to make room for others.
     pub dropped: u64,
 }
 
-/// A metrics sink that remembers what it was told.
+/// A metrics sink that records all calls.
 #[derive(Default)]
 pub struct Metered {
     told: Mutex<Told>,
@@ -201,30 +201,29 @@ impl fmt::Debug for Metered {
 }
 
 impl Metered {
-    /// A sink that was told nothing.
+    /// A sink without records.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
-    /// Everything that it was told.
+    /// All records.
     #[must_use]
     pub fn told(&self) -> Told {
         locked(&self.told).clone()
     }
-    /// How much it was told of each: adds, retries, hand-outs, ends.
+    /// Counts of the records: adds, retries, hand-outs, ends.
     #[must_use]
     pub fn counts(&self) -> (u64, u64, usize, usize) {
         let told = self.told();
         (told.adds, told.retries, told.waited.len(), told.worked.len())
     }
-    /// All gauges as the queue computes them now. `None` once the queue is gone.
+    /// All gauges as the queue computes them now. `None` after the queue is gone.
     #[must_use]
     pub fn all_gauges(&self) -> Option<Gauges> {
         let gauges = locked(&self.gauges).clone()?.upgrade()?;
         Some(gauges.gauges())
     }
-    /// How many keys of each priority are ready, as the queue counts them now; `None` if it has no
-    /// priorities.
+    /// Number of ready keys per priority, as the queue counts them now; `None` without priorities.
     #[must_use]
     pub fn depths(&self) -> Option<Vec<(i16, usize)>> {
         let gauges = locked(&self.gauges).clone()?.upgrade()?;
@@ -241,7 +240,7 @@ impl Metered {
         groups.sort_unstable();
         groups
     }
-    /// Of them: depth, unfinished work, longest running.
+    /// Three of the gauges: depth, unfinished work, longest running.
     #[must_use]
     pub fn gauges(&self) -> Option<(usize, Duration, Duration)> {
         let gauges = self.all_gauges()?;

@@ -2,9 +2,9 @@
 //! side: after every step both must have answered the same and must look the
 //! same from outside.
 //!
-//! Beside the state this watches the wake-ups, which the model does not know:
-//! whenever a key is ready and somebody waits for one, somebody who waits has
-//! been woken and has not looked since; and at the end of the queue all have.
+//! This also checks the wake-ups, which the model does not have: while a key is ready and a caller waits for
+//! one, some waiting caller has been woken and has not polled since; and at the end of the queue all have
+//! been woken.
 
 use crate::adapter::{
     Accepted, Adapter, Config, Counts, Drained, Dropped, Exponential, Held, InBackoff, Limiter, Line, Many,
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// How many different keys the operations are about: few, so that they meet.
+/// Number of different keys in the operations: few, so that operations meet.
 pub const KEYS: u64 = 4;
 
-/// One operation. Whatever has an index takes the one that is there, modulo how
-/// many there are, and is nothing where there is none.
+/// One operation. An index selects one of the existing objects, modulo their number; without any, the
+/// operation does nothing.
 #[expect(clippy::large_enum_variant, reason = "boxed it could not be copied, and there are few at a time")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -42,15 +42,15 @@ pub enum Op {
     TryGetMany(usize),
     /// Ends runs that were handed out together.
     EndMany(usize, WordMany),
-    /// Ends a run that goes on, or an inert guard.
+    /// Ends a current run, or an inert guard.
     End(usize, Word),
     /// `done` by key.
     Done(u64),
     /// `forget`.
     Forget(u64),
-    /// The next page, of so many keys, of a snapshot that goes on; a new one where none does.
+    /// Reads the next page, of this many keys, of the open snapshot; or begins a new one if none is open.
     Page(usize),
-    /// The whole of a snapshot, of such keys.
+    /// Reads a whole snapshot of these keys.
     Snapshot(usize, Option<Only>),
     /// `restore` of a key with so many failures, this attempt, due at that instant or ready,
     /// with a value or without, and a priority; its `when` is not looked at.
@@ -75,13 +75,13 @@ pub enum Op {
     GetMany(usize),
     /// A trigger that waits for room.
     AddWhenRoom(Wish),
-    /// Polls one who waits for room, woken or not.
+    /// Polls a caller that waits for room, woken or not.
     PollAdder(usize),
-    /// One who waits for room gives up.
+    /// Drops a caller that waits for room.
     LeaveAdder(usize),
-    /// Polls one who waits, woken or not.
+    /// Polls a waiting caller, woken or not.
     Poll(usize),
-    /// One who waits leaves.
+    /// Drops a waiting caller.
     Leave(usize),
     /// `close`.
     Close,
@@ -98,15 +98,15 @@ pub enum Op {
 /// A trigger as it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Of which key.
+    /// The key.
     pub key: u64,
-    /// When.
+    /// The kind of trigger.
     pub when: When,
-    /// With a value or without.
+    /// Whether it has a value.
     pub valued: bool,
-    /// With which priority, where the queue has priorities.
+    /// The priority, if the queue has priorities.
     pub priority: i16,
-    /// How it is debounced, if it is for now.
+    /// The debounce of an immediate trigger.
     pub debounce: Option<Debounce>,
 }
 
@@ -116,7 +116,7 @@ impl Wish {
     }
 }
 
-/// How a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// `done`.
@@ -133,27 +133,27 @@ pub enum Word {
     RequeueAfter(u64),
     /// The guard is dropped.
     Drop,
-    /// The guard is detached; the run goes on.
+    /// Detaches the guard; the run goes on.
     Detach,
     /// Done and get the next, which leaves if there is none.
     Next,
 }
 
-/// How many triggers stand in a batch at most.
+/// Maximum number of triggers in a batch.
 pub const BATCH: usize = 4;
 
-/// How runs that were handed out together end.
+/// The end of runs that were handed out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordMany {
     /// `done`.
     Done,
     /// `succeed`.
     Succeed,
-    /// They are dropped.
+    /// All are dropped.
     Drop,
-    /// Each goes on by itself.
+    /// Each is used separately.
     Singles,
-    /// The first items of this number go on by themselves, the others are dropped.
+    /// The first items of this number are used separately, the others are dropped.
     Some(usize),
     /// Done and get the next, so many at once, which leaves if there are none.
     Next(usize),
@@ -167,7 +167,7 @@ pub enum WordMany {
 pub struct Setup {
     /// The order of the ready line.
     pub order: model::Order,
-    /// At most so many keys are handed out.
+    /// Rate limit of hand-outs.
     pub rate: Option<Rate>,
     /// `timers absorbed`.
     pub absorbed: bool,
@@ -175,7 +175,7 @@ pub struct Setup {
     pub unfinished_retries: bool,
     /// Default behaviour of triggers in a back-off.
     pub in_backoff: InBackoff,
-    /// How triggers for now are debounced.
+    /// Default debounce of immediate triggers.
     pub debounce: Option<Debounce>,
     /// Maximum number of known keys.
     pub bound: Option<usize>,
@@ -185,8 +185,7 @@ pub struct Setup {
     pub own_limiter: bool,
     /// Metrics are on.
     pub metered: bool,
-    /// Whether those who wait are woken at all: the state machine alone wakes
-    /// nobody.
+    /// Whether waiting callers are woken: the state machine alone wakes nobody.
     pub wakes: bool,
 }
 
@@ -243,7 +242,7 @@ struct Step<'q, A: Adapter> {
     walk: Option<Walk>,
 }
 
-/// A snapshot that goes on while other things happen.
+/// A snapshot that is read while other things happen.
 struct Walk {
     from: u32,
     told: Vec<u64>,
@@ -251,12 +250,12 @@ struct Walk {
     there: Vec<u64>,
 }
 
-/// Runs `steps`; each says whether the whole state is looked at after it, for
-/// looking is itself something that may set the queue right.
+/// Runs `steps`. The flag of each step decides whether the whole state is compared after it, because a
+/// comparison may itself bring the queue up to date.
 ///
 /// # Panics
 ///
-/// Where the queue and the model part.
+/// If the queue and the model differ.
 pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     let on = |debounce: &Debounce| !debounce.quiet().is_zero() && !debounce.longest().is_zero();
     let setup = Setup { debounce: setup.debounce.filter(on), ..setup };
@@ -356,7 +355,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         &mut self.model
     }
 
-    /// All guards that are out are dropped, each by itself.
+    /// Drops all guards, each separately.
     fn drop_guards(&mut self) {
         for (guard, run) in std::mem::take(&mut self.guards) {
             self.dropping().drop_guard(&run);
@@ -545,7 +544,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         }
     }
 
-    /// The keys that a snapshot tells of. Failures are the queue's only where it counts them.
+    /// The keys of a snapshot. The failures are compared only if the queue counts them.
     fn known_as(&mut self, only: Option<Only>) -> Vec<u64> {
         let counts = !self.setup.own_limiter;
         let model = self.model();
@@ -748,7 +747,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         drop(singles);
     }
 
-    /// Takes so many runs out of a batch; returns what is left of it.
+    /// Takes this many runs out of a batch. Returns the rest of it.
     fn take_out<I: Iterator<Item = A::Held<'q>>>(
         &mut self,
         mut singles: I,

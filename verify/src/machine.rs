@@ -1,5 +1,5 @@
-//! The state machine alone behind the suite's adapter, for the lock-step test:
-//! it waits for nobody and wakes nobody. Its keys' hashes collide on purpose.
+//! The state machine alone behind the suite's adapter, for the lock-step test: it never waits and wakes
+//! nobody. Hashes of its keys collide on purpose.
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Exponential, Failed, Fallible,
@@ -27,7 +27,7 @@ struct Inner {
     clock: TestClock,
     limiter: Exponential,
     unfinished_retries: bool,
-    /// Keys grow old, or there is a rate, so that every call reads the clock.
+    /// Whether every call reads the clock, because keys become overdue or there is a rate.
     ages: bool,
     dropped: Option<Dropped>,
     /// Callers that wait for room, in the order in which they began.
@@ -44,14 +44,14 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// Two different hashes for all keys, so that most collide.
+/// One of two hashes, so that most keys collide.
 fn hash(key: &Key) -> u32 {
     (key.id % 2) as u32
 }
 
 impl Inner {
-    /// The bargain of the state machine's callers for a look: settle until there is no
-    /// more to do, conclude, and take what is to be dropped.
+    /// Does what the state machine demands of callers that look: settle until nothing is left to do,
+    /// conclude, and take what must be dropped.
     fn with<T>(&self, step: impl FnOnce(&mut Core<Key, Value>) -> T) -> T {
         let now = self.clock.now();
         self.step(
@@ -236,7 +236,7 @@ fn answer(
     }
 }
 
-/// A place among those who wait for room.
+/// A place among the callers that wait for room.
 struct Place {
     inner: Arc<Inner>,
     ticket: Option<u64>,
@@ -520,7 +520,7 @@ impl Adapter for Machine {
         }))
     }
 
-    /// Tries at each poll, and is woken by nobody.
+    /// Tries at each poll. It is never woken.
     fn getting(&self) -> Polled<'_, Option<Hand<'_>>> {
         Box::pin(poll_fn(|_| match self.try_get() {
             Ok(Ok(hand)) => Poll::Ready(Ok(Some(hand))),
@@ -583,7 +583,7 @@ impl Adapter for Machine {
         answer(trigger, restored)
     }
 
-    /// Tries at each poll, and is woken by nobody.
+    /// Tries at each poll. It is never woken.
     fn adding(&self, said: Said, _: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
         let (hash, when, trigger) = trigger(said);
         let mut trigger = Some(trigger);

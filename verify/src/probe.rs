@@ -1,5 +1,5 @@
-//! Keys and values that tell when they are hashed, compared, merged and
-//! dropped, and can do anything at that moment: panic, or call the queue.
+//! Keys and values that report when they are hashed, compared, merged and dropped, and can do anything at
+//! that moment: panic, or call the queue.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -27,7 +27,7 @@ impl Hook {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(action));
     }
 
-    /// From now on that moment panics.
+    /// From now on there is a panic at that moment.
     pub fn panics(&self) {
         self.set(|| panic!("{}", POISONED));
     }
@@ -37,12 +37,12 @@ impl Hook {
         *self.action.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// How often that moment came.
+    /// Number of times that moment came.
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
     }
 
-    /// That moment comes: counts it and does what is to be done.
+    /// Runs the hook: counts it, and does its action.
     pub fn run_now(&self) {
         self.runs.fetch_add(1, Ordering::SeqCst);
         // The action runs without the lock, so that it may panic or set another.
@@ -57,7 +57,7 @@ impl Hook {
 pub const POISONED: &str = "users' code panics here";
 
 /// Hooks at each moment in the life of a [`Key`] or [`Value`], as user code. They belong to one key or value
-/// and its clones, not to others that are equal.
+/// and its clones, not to equal ones.
 #[derive(Default)]
 pub struct Probe {
     /// The key is hashed.
@@ -94,7 +94,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Key `id` with a probe of its own.
+    /// Key `id` with this probe.
     #[must_use]
     pub fn probed(id: u64, probe: &Arc<Probe>) -> Self {
         Self { id, probe: Some(Arc::clone(probe)) }
@@ -166,14 +166,14 @@ impl Value {
         Self { items: vec![item], probe: None }
     }
 
-    /// A value of one number with a probe of its own.
+    /// A value of one number with this probe.
     #[must_use]
     pub fn probed(item: u32, probe: &Arc<Probe>) -> Self {
         Self { items: vec![item], probe: Some(Arc::clone(probe)) }
     }
 
-    /// The merge function of every queue under test: what is newer goes to the
-    /// end. The newer value's hook runs after its numbers have been taken over.
+    /// The merge function of every queue under test: the newer value goes to the end. Its hook runs after its
+    /// numbers have been taken over.
     #[allow(clippy::needless_pass_by_value, reason = "a merge function takes the newer value")]
     pub fn merge(old: &mut Self, new: Self) {
         old.items.extend(&new.items);

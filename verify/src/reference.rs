@@ -1,9 +1,8 @@
 //! The reference model behind the suite's adapter: a mutex and a list of
 //! wakers, everybody woken at every change.
 //!
-//! So the suite checks the model, and the model and the suite cannot read the
-//! contract differently. It knows no limiter but its own, no metrics and no
-//! users' code: the rules about these run against the library only.
+//! So the suite checks the model, and the model and the suite cannot read the contract differently. It has no
+//! limiter but its own, no metrics and no users' code: the rules about these run against the library only.
 
 use crate::adapter::{
     Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, Line,
@@ -28,7 +27,7 @@ pub struct Reference {
     handle: Arc<Handle>,
 }
 
-/// Dropping the last handle is `shut_down`; what waits or holds is not a handle.
+/// Dropping the last handle is `shut_down`; waiting calls and guards are not handles.
 struct Handle(Arc<Shared>);
 
 struct Shared {
@@ -561,7 +560,7 @@ impl Adapter for Reference {
     }
 }
 
-/// A place among those who wait for room.
+/// A place among the callers that wait for room.
 struct Place {
     shared: Arc<Shared>,
     ticket: Option<u64>,

@@ -1,14 +1,14 @@
-//! Two queues that are to do the same, step by step.
+//! Two queues that must behave alike, step by step.
 
 use requeue::WorkQueue;
 use std::fmt::Debug;
 
-/// Random calls on both queues, of keys below `keys`: adds, as `add` makes them with a random level, gets, cancels,
-/// and ends of runs. The second queue may know other keys, of which none is ready.
+/// Makes random calls on both queues, with keys below `keys`: adds, as `add` makes them with a random level,
+/// gets, cancels, and ends of runs. The second queue may know other keys, none of which is ready.
 ///
 /// # Panics
 ///
-/// If they differ, or if the keys in line are not more than `least` at the end: then the calls show little.
+/// If they differ, or if no more than `least` keys are in line at the end: then the calls show little.
 pub fn do_the_same<A: PartialEq + Debug>(
     both: [&WorkQueue<u64>; 2],
     seed: u64,

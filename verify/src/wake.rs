@@ -19,18 +19,18 @@ impl std::fmt::Debug for Count {
 }
 
 impl Count {
-    /// A counter that stands at 0.
+    /// A counter at 0.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self { woken: AtomicUsize::new(0), then: None })
     }
 
-    /// A counter that also calls `then` at each wake-up, inside of it.
+    /// A counter that also calls `then` at each wake-up.
     pub fn then(then: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { woken: AtomicUsize::new(0), then: Some(Box::new(then)) })
     }
 
-    /// How often it was woken.
+    /// Number of wake-ups.
     #[must_use]
     pub fn wakes(&self) -> usize {
         self.woken.load(Ordering::SeqCst)
@@ -55,7 +55,7 @@ impl Wake for Count {
     }
 }
 
-/// Polls `future` once with a waker that nobody looks at.
+/// Polls `future` once with a waker that does nothing.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Count::new().poll(future)
 }

@@ -1,4 +1,4 @@
-//! Turns a hang into a failure that says which test hung.
+//! Turns a hang into a failure that names the test.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,9 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// How long a test may take before it counts as hung. No test waits for time
-/// to pass, so that what is still running after this is stuck, however slow
-/// the machine.
+/// Time after which a test counts as hung. No test waits for time to pass, so a test that still runs after
+/// this is stuck, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Runs `test` under a watchdog.
@@ -18,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 ///
 /// # Panics
 ///
-/// Where `test` does.
+/// If `test` does.
 pub fn run(name: &str, test: impl FnOnce() + Send + 'static) {
     run_for(name, PATIENCE, test);
 }
@@ -27,7 +26,7 @@ pub fn run(name: &str, test: impl FnOnce() + Send + 'static) {
 ///
 /// # Panics
 ///
-/// Where `test` does.
+/// If `test` does.
 pub fn run_for(name: &str, patience: Duration, test: impl FnOnce() + Send + 'static) {
     let (tell, told) = mpsc::channel::<Result<(), Box<dyn Any + Send>>>();
     let thread = thread::Builder::new()

@@ -1,5 +1,5 @@
-//! B5 beside the filter, by which redundant adds of integers take no lock: what an add says
-//! about a back-off must not be swallowed by it.
+//! B5 and the filter, which lets redundant adds of integers take no lock: the back-off option of an add must
+//! not be lost in it.
 
 use requeue::limiter::Exponential;
 use requeue::{Add, FakeClock, InBackoff, Item, WorkQueue};

@@ -1,11 +1,10 @@
 //! Costs of each call: locks taken, keys looked up, readings of the clock and allocations, exactly. Time is
 //! not measured, so the result is the same on every machine, and even a small increase is noticed.
 //!
-//! Built with `--cfg requeue_counted`, which puts the counters into the library:
-//! run `verify/costs.sh`. A binary of its own, for it counts allocations.
+//! Built with `--cfg requeue_counted`, which adds the counters to the library: run `verify/costs.sh`. It is a
+//! separate binary, because it counts allocations.
 //!
-//! When a change is meant to alter a cost, the failing test prints the table's
-//! rows as they are now.
+//! When a change alters a cost on purpose, the failing test prints the table's new rows.
 #![cfg(requeue_counted)]
 
 use requeue::limiter::{default_controller, default_per_item};
@@ -31,7 +30,7 @@ struct Row {
     pay: fn(&mut Till),
 }
 
-/// In a steady state: whatever grows has grown.
+/// Costs in a steady state, after all growth.
 #[rustfmt::skip]
 const TABLE: &[Row] = &[
     //                                                          locks probes clock allocations
@@ -114,10 +113,10 @@ impl fmt::Display for Cost {
 }
 
 const ROUNDS: usize = 2_000;
-/// After so many rounds whatever grows has grown.
+/// Number of rounds after which all growth is over.
 const WARM: usize = 1_000;
 
-/// Where the calls pay.
+/// Counter of a call's costs.
 struct Till {
     clock: Counted,
     paid: Vec<Cost>,
@@ -219,8 +218,8 @@ fn add_pending(till: &mut Till) {
     add_pending_to(till, &q);
 }
 
-/// So few that no five of them share one of the filter's buckets of four, whatever the
-/// hasher's seed: with a hundred keys that is so in one run of sixty.
+/// Number of keys: so few that no five of them share one of the filter's buckets of four, whatever the
+/// hasher's seed. With a hundred keys that happens in one run of sixty.
 const PENDING: u64 = 8;
 
 fn add_pending_to(till: &mut Till, q: &WorkQueue<u64>) {
@@ -473,7 +472,7 @@ fn rate_limited_new(till: &mut Till) {
     rate_limited_in(till, &q);
 }
 
-/// The bucket behind the default has a lock of its own.
+/// The default bucket has its own lock.
 fn rate_limited_default(till: &mut Till) {
     let q = till.builder().limiter(default_controller()).build().unwrap();
     rate_limited_in(till, &q);
@@ -621,7 +620,7 @@ fn metered_next(till: &mut Till) {
     next_in(till, &q);
 }
 
-/// A clock that stands still and counts who looks. It has no lock.
+/// A clock that stands still and counts its readings. It has no lock.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     readings: Arc<AtomicU64>,

@@ -1,5 +1,5 @@
-//! The repository's documents: how large they may be, that what they link to and name exists, and that what README
-//! says is what is run and measured.
+//! The repository's documents: their maximum sizes, that their links lead to something, and that README's
+//! commands and figures are those that are run and measured.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The rules of engines on a file. Those that concern files alone are in the crate's own `tests/rules.rs`.
+//! The rules of engines on a file. Those about files only are in the crate's own `tests/rules.rs`.
 
 #[path = "../../crates/requeue-sqlite/tests/common/mod.rs"]
 #[allow(dead_code)]

@@ -1,8 +1,8 @@
 //! Every public item of the libraries has an example. The doctests run them; this only
 //! looks that they are there.
 //!
-//! It reads the source as text. That is enough, because a lint (`unreachable_pub`) sees
-//! to it that what is `pub` can be reached from outside.
+//! It reads the source as text. That is enough, because a lint (`unreachable_pub`) ensures that `pub` items
+//! can be reached from outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -84,7 +84,7 @@ fn look(text: &str) -> (usize, Vec<String>) {
     (found, without)
 }
 
-/// Libraries whose examples are compiled, and not run.
+/// Libraries whose examples are compiled but not run.
 const NEED_A_SERVER: [&str; 1] = ["requeue-postgres"];
 
 /// Looks through a library as [`look`] does.

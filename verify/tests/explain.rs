@@ -1,4 +1,4 @@
-//! B7: what the queue says of a key, in words.
+//! B7: explanations of a key's state, in words.
 
 use requeue::{
     Add, Debounce, DrainOptions, FakeClock, GroupRules, InBackoff, Instant, Order, Paused, RateLimiter, Run,

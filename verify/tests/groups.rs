@@ -214,7 +214,7 @@ fn b3_nothing_is_kept_of_a_group_without_known_keys() {
 /// Number of keys a queue must know before it asks for the group of a key that may be known.
 const MANY: u64 = 20_000;
 
-/// A queue that knows many keys which are not ready, of groups that nobody else is in.
+/// A queue that knows many keys which are not ready, in groups without other keys.
 fn crowded(q: WorkQueue<u64>) -> WorkQueue<u64> {
     let far = (0..MANY).map(|key| (1_000_000 + key, Add::after(Duration::from_secs(3_600))));
     q.add_many_with(far).all().unwrap();

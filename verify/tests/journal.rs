@@ -5,7 +5,7 @@ use requeue::{DrainOptions, Outcome, Run, WaitingKeys, WorkQueue, Worker};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// A journal that notes what it was told, in its order.
+/// A journal that records its calls, in order.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -34,7 +34,8 @@ fn heard(heard: &Heard) -> Vec<String> {
     std::mem::take(&mut *heard.0.lock().unwrap())
 }
 
-/// With the hook `on_end` the key is read after the end of its run: the run is kept until the hook has returned.
+/// With the hook `on_end` the key is read after the end of its run: the run is kept until the hook has
+/// returned.
 #[test]
 fn q11_the_journal_hears_that_a_retry_was_refused_of_a_run_that_is_kept_and_of_one_that_is_not() {
     for kept in [true, false] {

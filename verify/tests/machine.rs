@@ -3,7 +3,7 @@
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Only, Policy, Trigger};
 use std::time::Duration;
 
-/// Keys that one settle moves at most, as the state machine's documentation says.
+/// Maximum number of keys that one settle moves, as documented by the state machine.
 const BATCH: usize = 64;
 
 fn waiting(keys: u32) -> Core<u32> {

@@ -1,5 +1,5 @@
-//! Q13: what a burst allocated goes back. A binary of its own, for it counts
-//! every byte that the process allocates.
+//! Q13: the memory of a burst is given back. It is a separate binary, because it counts every byte that the
+//! process allocates.
 //!
 //! In debug builds the bursts are a tenth of the contract's million keys.
 

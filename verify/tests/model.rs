@@ -58,7 +58,7 @@ fn word() -> impl Strategy<Value = Word> {
     ]
 }
 
-/// How many keys are asked for at once.
+/// Maximum number of keys in one call.
 fn most() -> impl Strategy<Value = usize> {
     prop_oneof![8 => 1..4_usize, 1 => Just(0), 1 => Just(usize::MAX)]
 }
@@ -88,7 +88,7 @@ fn debounce() -> impl Strategy<Value = Debounce> {
     })
 }
 
-/// On the heap: a test's thread has 2 MiB of stack, on which a batch of these would not fit.
+/// On the heap: a test's thread has 2 MiB of stack, too little for a batch of these.
 fn wish() -> BoxedStrategy<Wish> {
     let debounce = proptest::option::weighted(0.3, debounce());
     (0..KEYS, when(), any::<bool>(), priority(), debounce)

@@ -34,7 +34,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The names that stand where `text` begins: one, or several in braces, each up to its `::`.
+/// The names at the beginning of `text`: one, or several in braces, each up to its `::`.
 fn names(text: &str) -> Vec<String> {
     let Some(inner) = text.strip_prefix('{') else {
         return vec![text.chars().take_while(|&c| is_name(c)).collect()];

@@ -1,4 +1,4 @@
-//! Files that a crate on crates.io must have beside its sources.
+//! Files that a crate on crates.io must have in addition to its sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};

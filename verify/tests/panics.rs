@@ -1,5 +1,5 @@
-//! Users' code that panics at awkward moments: the panic may reach the caller,
-//! and the queue goes on as if it had not happened.
+//! Users' code that panics at awkward moments: the panic may reach the caller, and the queue goes on as if it
+//! had not happened.
 #![cfg(not(requeue_loom))]
 
 use requeue::limiter::TokenBucket;
@@ -108,8 +108,8 @@ fn q10_a_handle_whose_clone_panicked_does_not_keep_the_queue_open() {
     assert!(item.next().wait().is_none());
 }
 
-/// A future with a deadline that was polled with a waker that panics when it is dropped, and whose
-/// last clones it and the clock have.
+/// A future with a deadline, polled with a waker that panics when it is dropped, whose last clones the future
+/// and the clock have.
 fn waits_with_a_bomb<'q, K, V>(q: &'q WorkQueue<K, V>) -> GetTimeout<'q, K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -163,7 +163,7 @@ fn w_a_waker_that_panics_keeps_no_worker_in_one_future_from_coming() {
     assert_eq!((worker.workers(), runs.load(Ordering::Relaxed)), (3, 3));
 }
 
-/// A clock that panics when it is read, once it is told to.
+/// A clock that panics at a reading, once it is told to.
 struct Broken(FakeClock, AtomicBool);
 
 impl Clock for Broken {

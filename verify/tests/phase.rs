@@ -1,4 +1,4 @@
-//! How far a queue's shutdown is: what `phase` says.
+//! The progress of a queue's shutdown, as shown by `phase`.
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 use requeue::{DrainOptions, FakeClock, Phase, WaitingKeys, WorkQueue, limiter};

@@ -56,7 +56,7 @@ const NO_SINGLE_RULE: [(&str, &str); 3] = [
     ("costs", "what each call costs in locks, probes, readings of the clock and allocations"),
 ];
 
-/// First words of tests that show what the contract says before its numbered rules.
+/// First words of tests for the part of the contract before its numbered rules.
 const WORDS: [(&str, &str); 3] = [
     ("rules", "one clock reading a call; a refused trigger changes nothing"),
     ("users", "users' code that panics, or that calls the queue under its lock"),
@@ -95,7 +95,7 @@ fn tests() -> Vec<(String, String)> {
 struct Rule {
     number: String,
     name: String,
-    /// Whether it has promises of its own, and is no heading above numbered rules.
+    /// Whether it makes promises itself, and is no heading above numbered rules.
     promises: bool,
 }
 

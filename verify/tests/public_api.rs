@@ -1,5 +1,5 @@
-//! The public items of each library are those that are written down in `api/`, so that no
-//! change of them goes unseen: a line that disappears or differs breaks somebody's program.
+//! The public items of each library are compared with the lists in `api/`, so that no change goes unseen: a
+//! line that disappears or differs breaks somebody's program.
 //!
 //! The listing is read from the sources, so it needs no nightly compiler and no network. It
 //! relies on the lint `unreachable_pub`, which is on in this workspace: what is `pub` can be
@@ -27,14 +27,14 @@ struct Module {
     items: Vec<Item>,
 }
 
-/// The module whose items stand in `file`, and those below it.
+/// The module with the items of `file`, and the modules below it.
 fn read_module(file: &Path, below: &Path, public: bool, modules: &mut Vec<Module>) {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let parsed: File = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     collect(parsed.items, below, public, modules);
 }
 
-/// The module of these items, and those below it, whose files stand in the folder `below`.
+/// The module of these items, and those below it, whose files are in the folder `below`.
 fn collect(items: Vec<Item>, below: &Path, public: bool, modules: &mut Vec<Module>) {
     let mut items: Vec<Item> = items.into_iter().filter(|item| is_for_users(attributes(item))).collect();
     for item in &mut items {
@@ -73,7 +73,7 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Not for tests, for models or for the counting of costs, and not hidden.
+/// Whether an item is public for users: not hidden, and not for tests, models or the counting of costs.
 fn is_for_users(attributes: &[Attribute]) -> bool {
     !attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
@@ -153,7 +153,7 @@ fn name_of(ty: &Type) -> Option<String> {
     }
 }
 
-/// The public fields; whether there are others is told too, since then nobody can build it.
+/// The public fields, and whether there are others, because then nobody else can build it.
 fn fields(owner: &str, fields: &Fields, of_enum: bool, lines: &mut BTreeSet<String>) {
     let (listed, others): (Vec<&Field>, Vec<&Field>) = match fields {
         Fields::Named(FieldsNamed { named: all, .. })
@@ -245,7 +245,7 @@ fn of_impl(
     }
 }
 
-/// The implementation that a `debug!` of the library writes: its bounds and its type stand in front.
+/// The implementation that a `debug!` of the library generates: its bounds and its type come first.
 fn written_by_debug(item: &ItemMacro) -> ItemImpl {
     let tokens = item.mac.tokens.to_string();
     let front = tokens.split('|').next().unwrap_or_default().trim_end_matches([' ', ',']);

@@ -245,7 +245,7 @@ fn is_told(what: &str, code: Code, call: impl FnOnce() + 'static, outer: impl Fn
     assert!(said.contains(WORDS), "{what} in {code:?}: {said}");
 }
 
-/// Asserts that the queue goes on.
+/// Asserts that the queue still works.
 fn goes_on(q: &Queue) {
     assert_eq!(q.phase(), requeue::Phase::Open, "the call that panicked did nothing");
     q.add(Key(5)).expect("open");

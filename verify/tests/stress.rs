@@ -1,12 +1,10 @@
 //! Threads and tasks mixed, on the system's clock, at random moments.
 //!
-//! In its short form, which runs with all tests, this takes a few seconds.
-//! `REQUEUE_STRESS=n` makes it n times as long, and `REQUEUE_SEED` begins with
-//! another seed than 1; a failure names the seed of its round.
+//! In its short form, which runs with all tests, this takes a few seconds. `REQUEUE_STRESS=n` makes it n
+//! times as long, and `REQUEUE_SEED` begins with another seed than 1; a failure names the seed of its round.
 //!
-//! What a handler reads first is read plainly, with relaxed loads: a test that
-//! began with a read-modify-write would bring the barrier itself that it is to
-//! find missing.
+//! The first read of a handler is a plain one, with a relaxed load: a read-modify-write would itself be the
+//! barrier whose absence the test must find.
 
 use requeue::limiter::Exponential;
 use requeue::{Add, Debounce, DrainOptions, GroupRules, InBackoff, WaitingKeys, WorkQueue};
@@ -71,9 +69,8 @@ enum Way {
 
 const WAYS: [Way; 4] = [Way::Thread, Way::Tokio, Way::Smol, Way::Bare];
 
-/// Takes keys in this way until the queue ends, in a thread or task of its own.
-/// The handler gets the guard. Joins through the channel: it is closed when all
-/// consumers are gone.
+/// Takes keys in this way until the queue ends, in a separate thread or task. The handler gets the guard. The
+/// channel is closed when all consumers are gone.
 fn consume(
     way: Way,
     q: &WorkQueue<u64>,
@@ -143,10 +140,9 @@ fn some_queue(random: &mut Random) -> WorkQueue<u64> {
 
 /// Shared state of producers and handlers: written values, seen values, and holders.
 struct Board {
-    /// Of each producer and key, what was written last.
+    /// For each producer and key, the value written last.
     written: Vec<Vec<AtomicU64>>,
-    /// Of each producer and key, what a run saw last. Only the key's holder
-    /// writes it.
+    /// For each producer and key, the value that a run saw last. Only the key's holder writes it.
     seen: Vec<Vec<AtomicU64>>,
     held: Vec<AtomicBool>,
     runs: AtomicUsize,
@@ -378,7 +374,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
     });
 }
 
-/// A trigger with a little of everything that one may say.
+/// A trigger with a random selection of options.
 fn some_add(random: &mut Random) -> Add {
     let us = |random: &mut Random| Duration::from_micros(random.below(200));
     let priority = random.below(5) as i16 - 2;
@@ -692,8 +688,8 @@ impl std::hash::Hash for Counted {
     }
 }
 
-/// In each round the key is published, a write and an add that may find it without
-/// the lock race the hand-out, and the last run must have seen the write.
+/// In each round the key is published, a write and an add that may find it without the lock race the
+/// hand-out, and the last run must have seen the write.
 fn fresh_against_the_hand_out<K: std::hash::Hash + Eq + Clone + Send + Sync>(random: &mut Random, key: &K) {
     const ROUNDS: u64 = 10_000;
     let q = WorkQueue::<K>::new();

@@ -1,9 +1,9 @@
-//! Tasks that were woken and are not polled, beside threads and tasks that are idle:
-//! nobody waits for them. And users' code that blocks in one queue, beside another.
+//! Tasks that were woken and are not polled, next to idle threads and tasks: no caller waits for them. And
+//! users' code that blocks in one queue, next to another.
 //!
-//! The tests on the system's clock have no time limit but a guard, and what is stuck
-//! stays stuck until the others have done their part: without it the guard's time
-//! makes no difference. Those on the fake clock say after how long the next is woken.
+//! The tests on the system's clock have no time limit but a guard, and a stuck task stays stuck until the
+//! others have done their part: so the guard's time makes no difference. The tests on the fake clock check
+//! when the next caller is woken.
 
 use requeue::{Alarm, Clock, DrainOptions, FakeClock, Instant, Metrics, WaitingKeys, WorkQueue};
 use requeue_verify::wake::Count;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// A wait that takes longer has failed.
 const GUARD: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// Within this time a wake-up that is not answered goes to the next who waits.
+/// Time after which an unanswered wake-up is passed on to the next waiting caller.
 const PASSED_ON: Duration = Duration::from_millis(10);
 
 fn ms(n: u64) -> Duration {
@@ -65,7 +65,7 @@ impl Idle {
         })
     }
 
-    /// A task in a runtime of its own.
+    /// A task in a separate runtime.
     fn task(q: &WorkQueue<u32>) -> Self {
         Self::new(q, 1, |q, ran| {
             let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -187,7 +187,7 @@ fn q11_a_drain_behind_a_task_that_is_not_polled_is_worked_off_by_whoever_is_idle
     });
 }
 
-/// A sink that says when a timer has fired, and goes on when it is told to.
+/// A sink that reports a fired timer, and continues when it is told to.
 struct Blocks(Sender<()>, Mutex<Receiver<()>>);
 impl Metrics for Blocks {
     fn timer_fired(&self, _: Duration) {
@@ -217,8 +217,7 @@ fn m_a_sink_that_blocks_delays_no_timer_of_another_queue() {
     });
 }
 
-/// The clock is the fake one so that no task can be too late: what is counted depends
-/// on nothing but whose turn it is.
+/// The clock is the fake one so that no task can be too late: the counts depend only on whose turn it is.
 #[test]
 fn q6_of_as_many_threads_as_tasks_neither_get_less_than_a_quarter_of_the_keys() {
     run("q6_of_as_many_threads_as_tasks_neither_get_less_than_a_quarter_of_the_keys", || {
@@ -244,8 +243,8 @@ fn q6_of_as_many_threads_as_tasks_neither_get_less_than_a_quarter_of_the_keys() 
     });
 }
 
-/// Two getters that wait as tasks: one is polled again when the test says so, and the
-/// other, which came last, never.
+/// Two getters that wait as tasks: one is polled again when the test wants it, and the other, which came
+/// last, never.
 macro_rules! idle_and_stuck {
     ($q:expr, $idle:ident, $get:ident, $stuck:ident) => {
         let ($idle, $stuck) = (Count::new(), Count::new());
@@ -405,7 +404,7 @@ fn d10_the_thread_that_rings_fires_no_timer_and_tells_no_sink() {
     assert_eq!(fired.0.load(Ordering::SeqCst), 1);
 }
 
-/// A key that says on which thread it is dropped.
+/// A key that reports the thread on which it is dropped.
 struct Key(u32, Sender<ThreadId>);
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {

@@ -1,5 +1,5 @@
-//! X6 and D9: no thread before it is needed, and none left. A binary of its own
-//! with a single test, for it counts the threads of the process.
+//! X6 and D9: no thread before it is needed, and none left over. It is a separate binary with a single test,
+//! because it counts the threads of the process.
 
 #![cfg(target_os = "linux")]
 
@@ -12,8 +12,8 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("the threads of this process").count()
 }
 
-/// Waits until there are `n` threads again: a thread takes a moment to end, and
-/// one that does not is the watchdog's to tell.
+/// Waits until there are `n` threads again: a thread takes a moment to end, and the watchdog reports one that
+/// does not.
 fn until_there_are(n: usize) {
     while threads() != n {
         std::thread::yield_now();

@@ -1,5 +1,5 @@
-//! W: handlers that block are told that they should end; nobody can end them. What
-//! holds of every worker is in `src/workers`.
+//! W: handlers that block are asked to end, and cannot be forced to. Tests for every worker are in
+//! `src/workers`.
 
 use requeue::{Alarm, Clock, Failure, FakeClock, Instant, WorkQueue, Worker};
 use requeue_verify::watchdog::run;
@@ -66,7 +66,7 @@ fn w_past_its_time_limit_a_run_is_told_and_reported_at_once_and_keeps_its_key_un
 
 #[test]
 fn w_a_clock_that_panics_does_not_end_the_watching_of_time_limits() {
-    /// Panics when it is asked for the time for the first time by who watches.
+    /// Panics when the watching thread reads it for the first time.
     struct Moody(FakeClock, AtomicBool);
     impl Clock for Moody {
         fn now(&self) -> Instant {
@@ -172,7 +172,7 @@ fn w_past_the_deadline_of_drain_running_handlers_are_told_and_counted() {
     });
 }
 
-/// Waits for the worker in its drop, as who owns one may.
+/// Waits for the worker in its drop, which an owner of one may do.
 struct Owner {
     worker: OnceLock<Worker>,
     waits: fn(&Worker),

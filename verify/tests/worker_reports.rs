@@ -1,5 +1,4 @@
-//! W: what a report says that is made at the deadline of a stop or a drain, when workers
-//! are in the middle of something.
+//! W: reports made at the deadline of a stop or a drain, while workers are in the middle of something.
 
 use requeue::{Run, StopReport, WaitingKeys, WorkQueue, Worker, WorkerTask};
 use requeue_verify::wake::Count;
@@ -15,8 +14,7 @@ const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A queue whose workers read this clock each time they look for a key, because a timer
-/// is set.
+/// A queue whose workers read this clock each time they look for a key, because a timer is set.
 fn timed() -> (WorkQueue<u64>, Meanwhile) {
     let clock = Meanwhile::default();
     let limiter = requeue::limiter::default_per_item();

@@ -33,7 +33,7 @@ impl ByHand {
     }
 }
 
-/// A worker of so many tasks, whose runs end as the test says.
+/// A worker with this many tasks, whose runs end as the test decides.
 fn by_hand(workers: usize) -> (Lists, FakeClock, ByHand, Worker, Puppets) {
     let ((q, clock), hand, (puppets, handler)) = (queue(), ByHand::default(), puppets());
     let worker = Worker::of(&q).workers(workers).start_on(hand.spawn(), handler).expect("not too many");

@@ -11,7 +11,7 @@ use rig::{Queue, Rig, number, rig, string};
 use std::hash::Hash;
 use std::hint::black_box;
 
-/// In batches of 32, the get of one with the end of the one before.
+/// In batches of 32, gets the next batch and ends the one before in one call.
 fn batch<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     let mut keys = keys.into_iter();
     let mut items = None;

@@ -1,9 +1,9 @@
-//! The paths whose instructions are counted. Nothing in here depends on time,
-//! threads or chance: the hasher has a fixed seed, the clock stands still, keys
-//! are built before. What a function gives back is dropped after the counting.
+//! The paths whose instructions are counted. Nothing in here depends on time, threads or chance: the hasher
+//! has a fixed seed, the clock stands still, keys are built before. Return values are dropped after the
+//! counting.
 //!
-//! What stands in one program shares what is inlined and what is not, so a path
-//! that is added here moves the others: batches are a program of their own.
+//! Paths in one program influence each other's inlining, so adding a path here moves the others: batches are
+//! a separate program.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]

@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How often each benchmark does what its name says.
+/// Number of operations in each benchmark.
 pub const OPERATIONS: usize = 10_000;
 
-/// How many percent dearer a path may be than its baseline.
+/// Percentage by which a path may exceed its baseline.
 pub const SLACK: f64 = 5.0;
 
 /// Instructions of an operation, by benchmark.
@@ -19,7 +19,7 @@ pub type Baseline = BTreeMap<String, Figures>;
 /// Result of a comparison.
 #[derive(Debug)]
 pub struct Verdict {
-    /// The table, and below it what is to be said of it.
+    /// The table, and remarks below it.
     pub report: String,
     /// Something is dearer than it may be, or was not measured.
     pub red: bool,
@@ -29,7 +29,7 @@ pub struct Verdict {
 ///
 /// # Errors
 ///
-/// A sentence that says what is not as expected.
+/// A sentence about what is not as expected.
 pub fn figures(results: &str) -> Result<Figures, String> {
     let mut figures = Figures::new();
     for result in serde_json::Deserializer::from_str(results).into_iter::<Value>() {
@@ -57,7 +57,7 @@ pub fn figures(results: &str) -> Result<Figures, String> {
 ///
 /// # Errors
 ///
-/// A sentence that says what is not as expected.
+/// A sentence about what is not as expected.
 pub fn read(baseline: &str) -> Result<Baseline, String> {
     let value: Value = serde_json::from_str(baseline).map_err(|e| format!("the baseline: {e}"))?;
     let table = |value: &Value| value.as_object().cloned().ok_or("the baseline is not a table of tables");

@@ -51,7 +51,7 @@ fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }
 
-/// The group of such a key, of so many.
+/// The group of a key, one of `groups`.
 fn group(key: &[u8], groups: u64) -> u64 {
     key[key.len().saturating_sub(8)..].iter().fold(0, |n, digit| n * 10 + u64::from(digit & 15)) % groups
 }
@@ -103,7 +103,8 @@ fn many(pg: &Postgres, keys: u64, name: &str) -> Res {
     Ok(())
 }
 
-/// Works off what [`many`] has added to the queue `work`, and says when it began and ended: two of them are put together.
+/// Works off what [`many`] has added to the queue `work`, and prints its start and its end, so that two such
+/// processes can be combined.
 fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
     let q = pg.queue::<String>("work").prefetch(prefetch).open().wait()?;
     let (tell_it, told) = mpsc::channel();
@@ -124,8 +125,9 @@ fn work(pg: &Postgres, workers: usize, prefetch: usize) -> Res {
     Ok(())
 }
 
-/// Keys are added and worked off without end, of which at most 4,000 are under way: `keys` different ones (10,000 or more, so that none is in line when it comes again), one after another.
-/// Two handles work, as two processes would. A figure for each two seconds. With groups, so many take turns.
+/// Adds and works off keys without end, with at most 4,000 under way: `keys` different ones (10,000 or more,
+/// so that none is in line when it comes again), one after another. Two handles work, like two processes. It
+/// prints a figure for each two seconds. With groups, this many take turns.
 fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64, groups: Option<u64>) -> Res {
     let name = if groups.is_some() { "cycles in groups" } else { "cycles" };
     let client = pg.client(name);
@@ -177,7 +179,7 @@ fn cycles(pg: &Postgres, connect: &str, keys: u64, seconds: u64, groups: Option<
     Ok(())
 }
 
-/// From an add to the handler, in a queue that is idle: one key each 10 ms.
+/// Measures the time from an add to the handler, in an idle queue: one key each 10 ms.
 fn latency(pg: &Postgres, keys: u64) -> Res {
     let q = open(pg, "latency")?;
     let (tell_it, told) = mpsc::channel();
@@ -206,7 +208,8 @@ fn micros() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros())
 }
 
-/// One of many processes that wait for keys. Of those of [`drip`] it tells how long ago they were made, which is their name.
+/// One of many processes that wait for keys. For those of [`drip`] it prints their age, since a key's name is
+/// its time.
 fn wait(q: &Queue<String>, time: Duration, workers: usize) -> Res {
     let worker = Worker::of(q).workers(workers).start_threads(|run: Run<String>| {
         if let Ok(made) = run.key().parse::<u128>() {
@@ -219,7 +222,7 @@ fn wait(q: &Queue<String>, time: Duration, workers: usize) -> Res {
     Ok(q.leave().wait()?)
 }
 
-/// Adds keys for those, in so much time.
+/// Adds this many keys, spread over this time.
 fn drip(pg: &Postgres, keys: u32, time: Duration) -> Res {
     let q = open(pg, "drip")?;
     for _ in 0..keys {

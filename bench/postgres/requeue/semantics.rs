@@ -85,7 +85,8 @@ pub(crate) fn semantics(pg: &Postgres, connect: &str) -> Res {
     Ok(())
 }
 
-/// Another process takes a key, and is stopped for longer than its lease; this one has the key by the time the other ends it.
+/// Another process takes a key, and is stopped for longer than its lease; this one has the key by the time
+/// the other ends it.
 fn zombie_is_refused(pg: &Postgres, connect: &str) -> Res<bool> {
     pg.client("semantics").add_many(&["c".to_owned()], None, 0).wait()?;
     let mut child = Command::new(std::env::current_exe()?)

@@ -10,18 +10,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// The desired state: a page, and how the reconciliation is to behave.
+/// The desired state: a page, and the behaviour of the reconciliation.
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "trial.dev", version = "v1", kind = "Website", namespaced, status = "WebsiteStatus")]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebsiteSpec {
     /// The page.
     pub html: String,
-    /// When the driver wrote this, in microseconds since 1970.
+    /// Time when the driver wrote this, in microseconds since 1970.
     pub stamp: i64,
     /// "" is fine; "fail" fails; "fail-status" fails after it wrote its status.
     pub mode: String,
-    /// How long the reconciliation takes beside its requests.
+    /// Time that the reconciliation takes in addition to its requests.
     pub sleep_ms: u64,
 }
 
@@ -31,14 +31,14 @@ pub struct WebsiteSpec {
 pub struct WebsiteStatus {
     /// The stamp that was seen.
     pub stamp: i64,
-    /// How often it failed.
+    /// Number of failures.
     pub failures: i64,
 }
 
 /// Why a reconciliation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API server said no.
+    /// The API server returned an error.
     #[error("kube: {0}")]
     Kube(#[from] kube::Error),
     /// The object is made to fail.
@@ -95,7 +95,7 @@ impl std::fmt::Debug for Shown {
 }
 
 impl Ctx {
-    /// With an empty record.
+    /// A context with an empty record.
     #[must_use]
     pub fn new(client: Client) -> Arc<Self> {
         Arc::new(Self { client: Shown(client), runs: Mutex::default() })
@@ -127,7 +127,7 @@ impl Ctx {
 ///
 /// # Errors
 ///
-/// What the API server says, and [`Error::Poison`].
+/// Errors of the API server, and [`Error::Poison`].
 pub async fn apply(site: &Website, cx: &Ctx) -> Result<Vec<Written>, Error> {
     let ns = site.namespace().unwrap_or_default();
     let sites = Api::<Website>::namespaced(cx.client.0.clone(), &ns);

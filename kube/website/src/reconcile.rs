@@ -181,8 +181,8 @@ fn status(site: &Website, error: Option<&Error>) -> WebsiteStatus {
     WebsiteStatus { observed_generation: site.metadata.generation, conditions: vec![ready] }
 }
 
-/// Deletes the children before the website goes, so that no request reaches the page of a deleted one. (The
-/// garbage collector would also delete them, later. A real operator removes things outside of Kubernetes
+/// Deletes the children before the website is removed, so that no request reaches the page of a deleted one.
+/// (The garbage collector would also delete them, later. A real operator removes things outside of Kubernetes
 /// here.)
 async fn clean_up(site: &Website, cx: &Ctx) -> Result<(), Error> {
     delete(&api::<Service>(site, cx), site).await?;

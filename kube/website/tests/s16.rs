@@ -72,7 +72,7 @@ fn samples(scrape: &str) -> Vec<(String, f64)> {
     samples.map(|(series, value)| (series.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// The sum of all series of a metric whose labels contain this.
+/// The sum of all series of a metric whose labels contain this text.
 fn sum(scrape: &[(String, f64)], metric: &str, labels: &str) -> f64 {
     let of = |series: &str| series.split('{').next() == Some(metric) && series.contains(labels);
     scrape.iter().filter(|(series, _)| of(series)).map(|(_, value)| value).sum()

@@ -6,15 +6,15 @@ use super::{Entry, Model, Phase, Refused};
 pub type Dropped = (u64, Option<Vec<u32>>);
 
 impl Model {
-    /// For how many further keys there is room; `None` without a bound.
+    /// Number of further keys that fit; `None` without a bound.
     #[must_use]
     pub fn room(&self) -> Option<usize> {
         let count = self.keys.values().filter(|entry| entry.counts()).count();
         self.options.bound.map(|bound| bound.checked_sub(count).expect("the bound is exceeded"))
     }
 
-    /// The key to drop so that there is room for this key behind `behind` waiting callers; `None` if none has
-    /// to go. "A trigger for a known key never needs room."
+    /// The key to drop so that there is room for this key behind `behind` waiting callers; `None` if none
+    /// must be dropped. "A trigger for a known key never needs room."
     fn room_for(&self, key: u64, behind: usize) -> Result<Option<u64>, Refused> {
         let counts = self.keys.get(&key).is_some_and(Entry::counts);
         match self.room() {
@@ -27,13 +27,13 @@ impl Model {
         }
     }
 
-    /// A trigger that is admitted otherwise looks for room: the key that goes for it.
+    /// Finds the key to drop for a trigger that is otherwise admitted.
     pub(super) fn look_for_room(&self, key: u64) -> Result<Option<u64>, Refused> {
         self.room_for(key, self.behind)
     }
 
-    /// A trigger was taken, and this key goes for it. Not before: it could be that the trigger is
-    /// not taken, and a group that has both keys keeps its turn.
+    /// Drops this key after a trigger was taken. Not before: the trigger might not be taken, and a group that
+    /// has both keys keeps its turn.
     pub(super) fn make_room(&mut self, goes: Option<u64>) {
         if let Some(oldest) = goes {
             let cancelled = self.cancel(oldest, false).expect("it was ready");
@@ -41,8 +41,8 @@ impl Model {
         }
     }
 
-    /// A trigger that waits for room: `None` while it waits. `place` is its place among those
-    /// who do, "FIFO".
+    /// A trigger that waits for room: `None` while it waits. `place` is its place among the waiting callers,
+    /// "FIFO".
     pub fn when_room<T>(
         &mut self,
         place: &mut Option<u64>,
@@ -68,14 +68,14 @@ impl Model {
         Some(answer)
     }
 
-    /// Does not wait for room any more.
+    /// Stops waiting for room.
     pub fn leave_room(&mut self, place: &mut Option<u64>) {
         if let Some(place) = place.take() {
             self.adders.retain(|other| *other != place);
         }
     }
 
-    /// How many wait before this one.
+    /// Number of callers that wait before this one.
     #[must_use]
     pub fn adders_before(&self, place: u64) -> usize {
         self.adders.iter().filter(|other| **other < place).count()

@@ -5,11 +5,11 @@ use super::{Added, InBackoff, Model, Nanos, Policy, Refused, Setter};
 /// Result of `cancel`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancelled {
-    /// It was in line.
+    /// Whether it was in line.
     pub ready: bool,
-    /// It was held, with one more run to come.
+    /// Whether it was held, with one more run due.
     pub dirty: bool,
-    /// When its timer would have fired.
+    /// Instant when its timer would have fired.
     pub due: Option<Nanos>,
     /// The value in its slot.
     pub value: Option<Vec<u32>>,
@@ -22,7 +22,7 @@ pub struct Restored {
     pub failures: u32,
     /// The attempt of its next run.
     pub attempt: u32,
-    /// When its timer fires; without one it is ready.
+    /// Instant when its timer fires; `None` if it is ready.
     pub due: Option<Nanos>,
     /// The priority of its next run.
     pub priority: i16,
@@ -64,8 +64,8 @@ impl Model {
         Ok(added)
     }
 
-    /// Keys of a snapshot: all that are ready, held or waiting, or have failures on record, with their
-    /// failures.
+    /// Keys of a snapshot, with their failures: all keys that are ready, held or waiting, or have failures on
+    /// record.
     #[must_use]
     pub fn known(&self) -> Vec<(u64, u32)> {
         let failed = self.failures.iter().filter(|(_, failures)| **failures > 0).map(|(key, _)| *key);

@@ -4,16 +4,16 @@ use super::{MaxWait, Model, Order, Rate};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How keys are divided into groups: key `k` belongs to group `k / divisor`.
+/// One level of groups: key `k` belongs to group `k / divisor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// How many keys, one beside the other, a group has.
+    /// Number of neighbouring keys in a group.
     pub divisor: u64,
     /// The weights of the groups, in turn.
     pub weights: [u32; 4],
-    /// How many keys of each may be held, in turn.
+    /// Maximum number of held keys per group, in turn.
     pub caps: [usize; 4],
-    /// How many keys of each are handed out at most (B6).
+    /// Rate limit of each group's hand-outs (B6).
     pub rate: Option<Rate>,
 }
 
@@ -54,7 +54,7 @@ pub struct Fair {
     pub priorities: bool,
     /// Priorities count within a group: by default they go before the turns of groups.
     pub within: bool,
-    /// When keys are overdue, and which hand-outs they get: within the turn of their group.
+    /// Age at which keys are overdue, and their share of the hand-outs: within the turn of their group.
     pub max_wait: Option<MaxWait>,
 }
 
@@ -84,13 +84,12 @@ impl Fair {
 /// A group that waits for its turn, and how many keys the turn has left that it is in; 0 before it.
 type Turn = (u64, u32);
 
-/// The rings: for each priority, and for each group that is divided, who stands in it, the next one
-/// in front.
+/// The rings: for each priority, and for each group that is divided, its members, the next one in front.
 pub(super) type Turns = BTreeMap<(i16, Vec<u64>), Vec<Turn>>;
 
 /// Reasons why groups are not served.
 struct Held {
-    /// How many keys of each are held.
+    /// Number of held keys per group.
     keys: BTreeMap<Vec<u64>, usize>,
     /// Groups that are paused, or have no token.
     back: BTreeSet<Vec<u64>>,
@@ -118,15 +117,15 @@ impl Model {
             || self.fair().is_some_and(|fair| fair.priorities)
     }
 
-    /// How many keys may be handed out now, until the next cap is reached: of no group that has
-    /// its cap of held keys.
+    /// Number of keys that may be handed out now, until the next cap is reached. Groups at their cap of held
+    /// keys do not count.
     pub(super) fn open(&self) -> usize {
         let Some(fair) = self.fair() else { return self.line.len() };
         let held = self.held_of(&fair);
         self.line.iter().filter(|key| is_open(&fair, &held, **key, 0)).count()
     }
 
-    /// How many keys of each group are held.
+    /// Number of held keys per group.
     fn held_of(&self, fair: &Fair) -> Held {
         let mut held = BTreeMap::new();
         for (key, entry) in &self.keys {
@@ -146,7 +145,7 @@ impl Model {
         }
     }
 
-    /// How many keys of each priority are ready (M).
+    /// Number of ready keys per priority (M).
     #[must_use]
     pub fn depths(&self) -> Option<Vec<(i16, usize)>> {
         let mut depths = BTreeMap::<_, usize>::new();
@@ -182,13 +181,13 @@ impl Model {
         groups
     }
 
-    /// The priority in whose ring a key's group stands for it.
+    /// The priority of the ring in which a key's group stands for it.
     fn ring_of(&self, fair: &Fair, key: u64) -> i16 {
         if fair.within { 0 } else { self.keys[&key].priority }
     }
 
-    /// Groups that have a key in line and may be served stand in a ring, in the order in which they
-    /// came to it; the others leave it, and lose their turn.
+    /// Sorts the groups into rings: a group that has a key in line and may be served is in a ring, in the
+    /// order of arrival; the others leave it, and lose their turn.
     pub(super) fn sort_turns(&mut self) {
         let Some(fair) = self.fair() else { return };
         self.forget_hand_outs();
@@ -214,7 +213,7 @@ impl Model {
         self.turns.retain(|_, turns| !turns.is_empty());
     }
 
-    /// Where in line the key stands that goes next.
+    /// Position in line of the next key.
     pub(super) fn next_in_turn(&mut self, fair: &Fair) -> Option<usize> {
         let (line, held) = (self.line.clone(), self.held_of(fair));
         let open = line.iter().filter(|key| is_open(fair, &held, **key, 0));

@@ -1,8 +1,8 @@
 //! The contract as a reference model: plain vectors and maps, slow and clear.
 //!
-//! It is one thread's view of a queue: every call is one step, and the answer
-//! of each step follows from the contract's sentences, which the comments quote.
-//! Nothing here is shared with the library, not even the limiter's arithmetic.
+//! It is one thread's view of a queue: every call is one step, and the result of each step follows from the
+//! contract's sentences, which the comments quote. Nothing here is shared with the library, not even the
+//! limiter's arithmetic.
 
 mod bound;
 mod control;
@@ -29,12 +29,12 @@ use std::collections::BTreeMap;
 /// Nanoseconds, on the model's clock and as delays; `u64::MAX` is never.
 pub type Nanos = u64;
 
-/// How the queue was built.
+/// The queue's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The order of the ready line.
     pub order: Order,
-    /// How many keys are handed out at most (B6).
+    /// Rate limit of hand-outs (B6).
     pub rate: Option<Rate>,
     /// `timers absorbed` (D6).
     pub absorbed: bool,
@@ -42,7 +42,7 @@ pub struct Options {
     pub unfinished_retries: bool,
     /// Default behaviour of a trigger in a back-off (B5).
     pub in_backoff: InBackoff,
-    /// How triggers for now are debounced that say nothing else (B4).
+    /// Default debounce of immediate triggers (B4).
     pub debounce: Option<Debounce>,
     /// Maximum number of known keys (B8).
     pub bound: Option<usize>,
@@ -62,12 +62,11 @@ pub enum Order {
     Fifo,
     /// Newest first.
     Lifo,
-    /// A user's own order: the smallest key first, and a key that is touched
-    /// three times goes before all others.
+    /// A user's own order: the smallest key first, and a key that is touched three times before all others.
     Custom,
     /// The highest priority first (B2).
     Priority {
-        /// When keys are overdue, and which hand-outs they get.
+        /// Age at which keys are overdue, and their share of the hand-outs.
         max_wait: Option<MaxWait>,
     },
     /// Groups take turns (B3).
@@ -83,7 +82,7 @@ pub enum Policy {
     Latest(Nanos),
     /// Takes the new one.
     Replace,
-    /// Keeps what is there.
+    /// Keeps the existing one.
     Keep,
 }
 
@@ -104,7 +103,7 @@ pub enum InBackoff {
 enum Setter {
     /// A trigger from outside.
     Trigger(InBackoff),
-    /// One from outside that asked the limiter.
+    /// A trigger from outside that asked the limiter.
     Limited(InBackoff),
     /// The outcome of a run that did not fail.
     Again,
@@ -130,16 +129,16 @@ pub enum Added {
     Dirty,
     /// A timer was set or moved.
     Waiting,
-    /// Joined what was pending.
+    /// It joined what was pending.
     Coalesced,
 }
 
 /// Why nothing is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
-    /// Not now.
+    /// No key now.
     Empty,
-    /// Not any more.
+    /// No key any more.
     ShutDown,
 }
 
@@ -150,11 +149,11 @@ pub enum Refused {
     Over,
     /// The queue has no priorities.
     NoPriorities,
-    /// There is no room.
+    /// No room.
     Full,
 }
 
-/// A run: what `get` hands out.
+/// A run, as handed out by `get`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Tells this run from another of the same key.
@@ -172,21 +171,21 @@ pub struct Run {
 /// State of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// In the ready line.
+    /// Whether it is in the ready line.
     pub ready: bool,
     /// A worker has it.
     pub held: bool,
     /// Held, with one more run to come.
     pub dirty: bool,
-    /// When its timer fires.
+    /// Instant when its timer fires.
     pub due: Option<Nanos>,
-    /// It was paused by itself.
+    /// Whether it was paused by itself.
     pub paused: bool,
-    /// A group of it is paused, and it was not by itself.
+    /// Whether one of its groups is paused, but not the key itself.
     pub group_paused: bool,
 }
 
-/// How many keys are in which state.
+/// Number of keys in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Ready.
@@ -195,53 +194,53 @@ pub struct Counts {
     pub held: usize,
     /// Held and dirty.
     pub dirty: usize,
-    /// With a timer.
+    /// Keys with a timer.
     pub waiting: usize,
 }
 
-/// Totals told to the metrics (M).
+/// Totals reported to the metrics (M).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Keys that became ready or dirty.
     pub adds: u64,
     /// Accepted add_after and add_rate_limited, and holders' likes.
     pub retries: u64,
-    /// Of each run, from its first trigger to its start.
+    /// For each run, the time from its first trigger to its start.
     pub waited: Vec<Nanos>,
-    /// Of each run, from its start to its end.
+    /// For each run, the time from its start to its end.
     pub worked: Vec<Nanos>,
-    /// How each of these ended.
+    /// The end of each run.
     pub ends: Vec<End>,
     /// Accepted triggers that changed nothing.
     pub coalesced: u64,
-    /// Timers that fired. How late depends on who looked when, which the model does
-    /// not know: "promotion may be lazy" (D4).
+    /// Number of timers that fired. Their lateness depends on who looked when, which the model does not know:
+    /// "promotion may be lazy" (D4).
     pub fired: u64,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Done, or dropped.
     Done,
-    /// It comes again, and did not fail.
+    /// It comes again without a failure.
     Again,
     /// It failed and comes again.
     Retry,
-    /// It failed and does not.
+    /// It failed and gave up.
     GiveUp,
 }
 
 /// Values of the gauges (M).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauges {
-    /// How many keys are where.
+    /// Number of keys in each state.
     pub keys: Counts,
-    /// How long the key that has been ready the longest has been so.
+    /// Age of the key that has been ready the longest.
     pub oldest_ready: Nanos,
-    /// How long all runs that go on have taken together.
+    /// Total time of all current runs.
     pub unfinished: Nanos,
-    /// How long the longest of them has taken.
+    /// Time of the longest current run.
     pub longest: Nanos,
 }
 
@@ -253,15 +252,15 @@ struct Timer {
     /// The first `latest` since another call set the timer: from here its
     /// maximum counts.
     window: Option<Nanos>,
-    /// Set by the outcome of a run, and no other run has started since: the run
-    /// it brings is the next attempt, not a first one.
+    /// Set by the outcome of a run, with no other run started since: the next run is the next attempt, not a
+    /// first one.
     by_outcome: bool,
     /// Set through the limiter, and no run has started since: the key waits out a
     /// failure (B5).
     back_off: bool,
     /// Set during the run that is on, by triggers that all respect a back-off.
     respects: bool,
-    /// The highest of those who asked for it (B2).
+    /// The highest priority of the triggers that asked for it (B2).
     priority: i16,
 }
 
@@ -271,7 +270,7 @@ struct Entry {
     /// The run that holds the key.
     run: Option<u64>,
     dirty: bool,
-    /// Dirty, and all who made it so respect a back-off.
+    /// Whether it is dirty, and all triggers that made it so respect a back-off.
     respects: bool,
     /// A trigger that resets came during the run that is on.
     reset: bool,
@@ -285,15 +284,15 @@ struct Entry {
     failed: u32,
     /// The first trigger of the next run.
     since: Nanos,
-    /// When the key became ready.
+    /// Instant when the key became ready.
     ready_since: Nanos,
-    /// When the run that goes on started.
+    /// Instant when the current run started.
     started: Nanos,
     /// The priority of the next run, while it is ready or dirty.
     priority: i16,
-    /// It was paused by itself.
+    /// Whether it was paused by itself.
     paused: bool,
-    /// When it came to stand in line, for the order.
+    /// Instant when it entered the line, for the order.
     in_line_since: Nanos,
 }
 
@@ -304,7 +303,7 @@ impl Entry {
         self.ready || self.run.is_some() || self.timer.is_some() || owes
     }
 
-    /// When its timer fires, or its window ends.
+    /// Instant when its timer fires, or its window ends.
     fn due(&self) -> Option<Nanos> {
         let timer = self.timer.as_ref().map(|timer| timer.due);
         let window = self.window.as_ref().map(|window| window.ends);
@@ -319,7 +318,7 @@ enum Kind {
     Window,
 }
 
-/// The phase of a shutdown, which decides who may still make triggers.
+/// The phase of a shutdown, which decides which triggers are still admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -344,11 +343,11 @@ pub struct Model {
     credit: Option<rate::Credit>,
     /// Credits of the groups' rates, for groups of which a key was handed out.
     credits: BTreeMap<Vec<u64>, rate::Credit>,
-    /// Groups without a token: when the next is there, who came to be so first, and which.
+    /// Groups without a token: the instant of the next token, the order in which they ran out, and the group.
     dry: Vec<(Nanos, u64, Vec<u64>)>,
     /// Groups have no rates any more.
     rates_are_lifted: bool,
-    /// When what was paused, and which hand-outs overdue keys got.
+    /// Times of pauses, and the hand-outs that overdue keys got.
     ages: overdue::Ages,
     /// The queue is paused.
     paused: bool,
@@ -364,7 +363,7 @@ pub struct Model {
     /// A drain that waits for waiting keys is under way, until this deadline.
     drain_waits: Option<Nanos>,
     drains: drain::Drains,
-    /// That drain works failed keys off and drops other timers.
+    /// Whether that drain works failed keys off and drops other timers.
     only_retries: bool,
     /// The keys that are unfinished, once a drain has begun.
     list: Option<unfinished::List>,
@@ -420,11 +419,10 @@ impl Model {
         }
     }
 
-    /// A call begins that is no look, and `reading` is what the clock showed it, if it
-    /// has read the clock. "They fire nothing."
+    /// Begins a call that is no look. `reading` is the clock's time, if the call has read the clock. "They
+    /// fire nothing."
     ///
-    /// One that comes after the deadline of a drain that waits meets a queue that is
-    /// shut down.
+    /// A call after the deadline of a waiting drain meets a queue that is shut down.
     pub fn hold(&mut self, reading: Option<Nanos>) {
         let Some(now) = reading.map(|now| self.now.max(now)) else { return };
         self.refill(now);
@@ -440,8 +438,8 @@ impl Model {
     /// "Before a look answers, the timers due by its reading fire, by due instant, then
     /// by call."
     ///
-    /// However late somebody looks, a drain that waits shuts down at its deadline:
-    /// what is due later does not run any more.
+    /// However late the look is, a waiting drain shuts down at its deadline: what is due later does not run
+    /// any more.
     pub fn look(&mut self, now: Nanos) {
         let now = self.now.max(now);
         self.refill(now);
@@ -460,7 +458,7 @@ impl Model {
         self.drains_may_end();
     }
 
-    /// All timers and ends of windows by due instant, then by call.
+    /// All timers and ends of windows, by due instant, then by call.
     fn timers(&self) -> Vec<(Nanos, u64, u64, Kind)> {
         let mut timers = Vec::new();
         for (key, entry) in &self.keys {
@@ -475,8 +473,7 @@ impl Model {
         timers
     }
 
-    /// When something happens that no call brings about: the next timer fires, or the rate lets a
-    /// key go.
+    /// Instant of the next event that no call causes: the next timer fires, or the rate lets a key go.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
         let timer = self.timers().first().map(|(due, ..)| *due);
@@ -619,8 +616,7 @@ impl Model {
         self.keys.get(&key).is_some_and(|e| e.ready || e.run.is_some() || e.due().is_some())
     }
 
-    /// "The timer goes, the failures are forgotten", of a key that waits, is ready or is
-    /// held.
+    /// "The timer goes, the failures are forgotten", for a key that waits, is ready or is held.
     fn reset(&mut self, key: u64) {
         if !self.is_due_or_held(key) {
             return;
@@ -632,9 +628,8 @@ impl Model {
         entry.failed = 0;
     }
 
-    /// A run is about to end, and perhaps it failed: what becomes of the triggers that came
-    /// during it (B5). True if its retry is a fresh start; and the priority of what joins the
-    /// retry, whose own is `retry`.
+    /// Before a run ends, which may have failed: decides about the triggers that came during it (B5). Returns
+    /// whether its retry is a fresh start, and the priority of what joins the retry, whose own is `retry`.
     fn settle(&mut self, key: u64, failed: bool, retry: Option<i16>) -> (bool, Option<i16>) {
         let entry = self.keys.get_mut(&key).expect("it is held");
         let (reset, respects) = (std::mem::take(&mut entry.reset), std::mem::take(&mut entry.respects));
@@ -756,7 +751,7 @@ impl Model {
         Ok(added)
     }
 
-    /// The key that goes for this one, once the trigger was taken.
+    /// The key to drop for this one, after the trigger was taken.
     fn outside(&mut self, key: u64, priority: i16) -> Result<Option<u64>, Refused> {
         // a queue without priorities takes none but 0, and counts only whom its end refuses
         if priority != 0 && !self.has_priorities() {
@@ -890,8 +885,8 @@ impl Model {
         Ok(run)
     }
 
-    /// "Get up to n under one lock" (B9): as many gets as there are keys, at most
-    /// `most`. Asked for none it says the end, but nothing else.
+    /// "Get up to n under one lock" (B9): as many gets as there are keys, at most `most`. With `most` 0 it
+    /// only reports the end.
     ///
     /// # Errors
     ///
@@ -909,7 +904,7 @@ impl Model {
         Ok(runs)
     }
 
-    /// Whether a getter is told "shut down".
+    /// Whether a getter gets "shut down".
     #[must_use]
     pub fn is_over(&self) -> bool {
         let left = self.counts();
@@ -1069,12 +1064,12 @@ impl Model {
         self.end_as(run, end);
     }
 
-    /// `retry`, with the limiter's delay or one of its own: "with its own delay
-    /// the limiter is still asked and its delay replaced" (W).
+    /// `retry`, with the limiter's delay or an explicit one: "with its own delay the limiter is still asked
+    /// and its delay replaced" (W).
     ///
     /// # Errors
     ///
-    /// Refused where holders' triggers are; the run goes on.
+    /// If holders' triggers are refused; the run goes on.
     pub fn retry(&mut self, run: &Run, own: Option<Nanos>) -> Result<Nanos, Refused> {
         self.holders(run, true, own)?;
         // "a fresh start: ready at once, no failure counted, the limiter not asked" (B5)
@@ -1094,7 +1089,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Refused where holders' triggers are; the run goes on.
+    /// If holders' triggers are refused; the run goes on.
     pub fn again(&mut self, run: &Run, delay: Nanos) -> Result<(), Refused> {
         self.holders(run, false, Some(delay))?;
         self.forget(run.key);
@@ -1174,7 +1169,7 @@ impl Model {
         }
     }
 
-    /// The totals told to the metrics.
+    /// The totals reported to the metrics.
     #[must_use]
     pub fn told(&self) -> &Told {
         &self.told

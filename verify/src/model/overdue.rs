@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// "With `max_wait` a key that has been ready for that long is overdue."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait {
-    /// For so long.
+    /// Age at which a key is overdue.
     pub after: Nanos,
     /// "Of every n hand-outs one goes to the oldest overdue key."
     pub every: u32,
@@ -26,7 +26,7 @@ impl MaxWait {
 pub(super) struct Ages {
     /// The pauses of each group, and of the queue, which is called by nothing: from when, until when.
     pauses: BTreeMap<Vec<u64>, Vec<(Nanos, Option<Nanos>)>>,
-    /// How many hand-outs go by priority before the next one that goes to an overdue key: of the queue, or of
+    /// Number of hand-outs by priority until the next one that goes to an overdue key: of the queue, or of
     /// each group that has a key in line.
     others: BTreeMap<Vec<u64>, u32>,
 }
@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// It no longer is.
+    /// Records the end of a pause.
     pub(super) fn pause_ends(&mut self, group: &[u64]) {
         let last = self.ages.pauses.get_mut(group).and_then(|pauses| pauses.last_mut());
         if let Some((_, until)) = last {
@@ -48,8 +48,7 @@ impl Model {
         }
     }
 
-    /// How long a key in line could have been served: "not while the queue, its group or the key is
-    /// paused".
+    /// How long a key in line could have been served: "not while the queue, its group or the key is paused".
     fn age(&self, key: u64) -> Nanos {
         let path = self.fair().map_or(Vec::new(), |fair| fair.path(key));
         let mut pauses: Vec<_> = (0..=path.len())
@@ -66,8 +65,8 @@ impl Model {
         age + self.now.saturating_sub(at)
     }
 
-    /// Where in line the key stands that this hand-out of the queue, or of this group, goes to because it is overdue: the
-    /// oldest of those that `may` be served. A key is handed out now, if there is one of these.
+    /// Position in line of the key that this hand-out of the queue, or of this group, goes to because it is
+    /// overdue: the oldest of those that `may` be served. If there is one, a key is handed out now.
     pub(super) fn overdue(
         &mut self,
         max_wait: Option<MaxWait>,

@@ -3,8 +3,8 @@
 use super::{Model, Nanos, Phase};
 
 impl Model {
-    /// A ready key comes to stand at the back of the line, unless it is paused: "paused keys
-    /// count in len", and gets pass them by.
+    /// Puts a ready key at the back of the line, unless it is paused: "paused keys count in len", and gets
+    /// skip them.
     pub(super) fn stand(&mut self, key: u64, since: Nanos) {
         let others = self.line.iter().map(|other| self.keys[other].in_line_since).max().unwrap_or(0);
         let entry = self.keys.get_mut(&key).expect("a ready key is known");
@@ -15,7 +15,7 @@ impl Model {
         }
     }
 
-    /// How many keys a getter could have.
+    /// Number of keys that a getter could take.
     #[must_use]
     pub fn servable(&self) -> usize {
         if self.paused { 0 } else { self.open().min(self.tokens()) }
@@ -58,7 +58,7 @@ impl Model {
         true
     }
 
-    /// `resume_key`: whether the key was paused. A ready one goes to the back of the line.
+    /// `resume_key`: returns whether the key was paused. A ready one goes to the back of the line.
     pub fn resume_key(&mut self, key: u64) -> bool {
         let Some(entry) = self.keys.get_mut(&key) else { return false };
         let was = std::mem::take(&mut entry.paused);
@@ -105,7 +105,7 @@ impl Model {
         self.group_of(key, tier).is_some_and(|group| self.paused_groups.contains(&group))
     }
 
-    /// Whether a group of a key is paused, in whatever tier, and the key is not by itself.
+    /// Whether a group of a key is paused, at any level, but not the key itself.
     #[must_use]
     pub fn is_in_paused_group(&self, key: u64) -> bool {
         let by_itself = self.keys.get(&key).is_some_and(|entry| entry.paused);

@@ -5,11 +5,11 @@ use super::{Model, Nanos};
 /// "At most r keys a second handed out": so many keys in so many nanoseconds, and so many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many keys.
+    /// Number of keys per period.
     pub keys: u32,
-    /// In how many nanoseconds.
+    /// The period, in nanoseconds.
     pub nanos: u32,
-    /// How many at once.
+    /// Maximum number of keys at once.
     pub burst: u32,
 }
 
@@ -43,7 +43,7 @@ impl Credit {
         self.at = now;
     }
 
-    /// When the next token is there, if none is.
+    /// Instant of the next token, if there is none.
     fn next(&self, now: Nanos) -> Nanos {
         let missing = u128::from(self.rate.nanos).saturating_sub(self.by(now));
         let wait = u64::try_from(missing.div_ceil(u128::from(self.rate.keys))).unwrap_or(u64::MAX);
@@ -79,12 +79,12 @@ impl Model {
         }
     }
 
-    /// When the next group has a token again.
+    /// Instant when the next group has a token again.
     pub(super) fn next_group(&self) -> Option<Nanos> {
         self.dry.iter().map(|(next, ..)| *next).min()
     }
 
-    /// How many keys the rate lets go now.
+    /// Number of keys that the rate lets go now.
     pub(super) fn tokens(&self) -> usize {
         self.credit.map_or(usize::MAX, |credit| {
             usize::try_from(credit.by(self.now) / u128::from(credit.rate.nanos)).unwrap_or(usize::MAX)
@@ -109,7 +109,7 @@ impl Model {
         self.credit.take().is_some() || of_groups
     }
 
-    /// When the next key may go, if one could go but for the rate.
+    /// Instant when the next key may go, if only the rate holds it back.
     #[must_use]
     pub fn next_token(&self) -> Option<Nanos> {
         let credit = self.credit?;

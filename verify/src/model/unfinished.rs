@@ -14,7 +14,7 @@ pub struct Unfinished {
     pub failures: u32,
     /// The attempt that its next run would have been.
     pub attempt: u32,
-    /// When it would have been due, if that is known.
+    /// Instant when it would have been due, if known.
     pub due: Option<Nanos>,
     /// The priority of its next run.
     pub priority: i16,
@@ -22,7 +22,7 @@ pub struct Unfinished {
     pub refused: bool,
 }
 
-/// The state of an unfinished key, besides what its entry in the queue says.
+/// The state of an unfinished key that its entry in the queue does not have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     due: Option<Nanos>,
@@ -87,8 +87,8 @@ impl Model {
         self.tidy(key);
     }
 
-    /// A holder asks for another run of its key, `after` that time, which is refused. "Whose run failed and whose
-    /// retry is refused": what its run ends with decides.
+    /// Refuses a holder's request for another run of its key `after` that time. "Whose run failed and whose
+    /// retry is refused": the end of the run decides.
     pub(super) fn refuse(&mut self, run: &Run, failed: bool, after: Option<Nanos>) -> Refused {
         self.refused_retries += 1;
         let due = after.filter(|after| *after > 0).map(|after| self.now.saturating_add(after));
@@ -98,8 +98,8 @@ impl Model {
         Refused::Over
     }
 
-    /// A run is done. If what it asked for was refused, and no run is to come, its key is unfinished; the value of
-    /// a failed run goes back to the key, for the list or for the run that comes.
+    /// After a run: if its request was refused, and no run is to come, its key is unfinished. The value of a
+    /// failed run goes back to the key, for the list or for the next run.
     pub(super) fn may_be_unfinished(&mut self, run: &Run) {
         let entry = self.keys.get_mut(&run.key).expect("it is held");
         let Some(left) = entry.refused.take() else { return };
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    /// Whether an `again` after that time is one that a drain refuses which works off failed keys alone.
+    /// Whether an `again` after that time is refused by a drain that works off failed keys only.
     pub(super) fn refuses_again(&self, delay: Nanos) -> bool {
         self.phase == Phase::ShutDown || self.only_retries && delay > 0
     }

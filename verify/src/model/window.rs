@@ -2,12 +2,12 @@
 
 use super::{Added, InBackoff, Model, Nanos};
 
-/// How triggers for now are debounced.
+/// Debounce of immediate triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debounce {
-    /// So long no trigger may come.
+    /// Time without a trigger after which a window ends.
     pub quiet: Nanos,
-    /// So long a window is open at the most.
+    /// Maximum time that a window is open.
     pub max: Nanos,
     /// "The first runs now."
     pub leading: bool,

@@ -15,7 +15,7 @@ fn queue<A: Adapter>(in_backoff: InBackoff) -> Subject<A> {
     Subject::with(Config { in_backoff, ..Config::default() })
 }
 
-/// Retries with this delay what is ready to be handed out as key 1.
+/// Retries the ready run, which must be of key 1, with this delay.
 fn fail<A: Adapter>(q: &Subject<A>, delay: Duration) {
     assert!(sound(q.take(1).retry_after(delay)).is_ok(), "the queue is open");
 }
@@ -36,7 +36,7 @@ fn trigger<A: Adapter>(q: &Subject<A>, when: When) -> Accepted {
     q.trigger(1, when, None).expect("the queue takes triggers")
 }
 
-/// Asserts that the only thing to come is a run of key 1 in so many milliseconds.
+/// Asserts that the only coming event is a run of key 1 in this many milliseconds.
 fn runs_only_in<A: Adapter>(q: &Subject<A>, delay: u64) {
     q.is_idle();
     if delay > 0 {
@@ -506,9 +506,9 @@ pub fn b5_timers_absorbed_go_with_their_back_off<A: Adapter>() {
     runs_only_in(&q, 50);
 }
 
-/// Runs key 1, which fails whenever it runs, for so many milliseconds of a queue whose
-/// first back-off is 5 ms. `echo` is told of each run while it is on, and of each
-/// millisecond, with the time since the last run. The instants of the runs.
+/// Runs key 1, which fails at each run, for this many milliseconds, on a queue whose first back-off is 5 ms.
+/// `echo` is called during each run and at each millisecond, with the time since the last run. Returns the
+/// instants of the runs.
 fn failing<A: Adapter>(
     in_backoff: InBackoff,
     millis: u64,

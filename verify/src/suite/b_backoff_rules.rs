@@ -1,5 +1,4 @@
-//! B5 with what the model does not know: limiters of the user's own, metrics, the clock,
-//! users' code.
+//! B5 where the model does not reach: limiters of the user's own, metrics, the clock, users' code.
 
 use crate::adapter::{Adapter, Config, Held, InBackoff, Limiter, Subject, When, ignore, ms, sound};
 use crate::limits::{Asked, Metered, Scripted};

@@ -1,5 +1,4 @@
-//! B9 and the opening rules: the clock, the metrics, who is woken, and users' code
-//! in the middle of a batch.
+//! B9 and the opening rules: the clock, the metrics, wake-ups, and users' code in the middle of a batch.
 
 use crate::adapter::{
     Accepted, Adapter, Asked, Config, Held, Limiter, Line, Many, OwnOrder, Policy, Subject, Waiters, When,

@@ -29,7 +29,7 @@ fn told(dropped: &Dropped) -> Vec<(u64, Option<Vec<u32>>)> {
     dropped.into_iter().map(|(key, value)| (key, value.map(|value| value.items.clone()))).collect()
 }
 
-/// A refusal for want of room, with what comes back.
+/// A refusal because the queue is full: the key and the value that come back.
 fn full(refused: Result<Accepted, Rejected>) -> (u64, Option<Vec<u32>>) {
     let refused = refused.expect_err("the queue is full");
     assert!(refused.full, "it says that the queue is full");

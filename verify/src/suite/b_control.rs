@@ -240,7 +240,7 @@ pub fn b7_cancel_works_on_a_queue_that_takes_no_more_triggers<A: Adapter>() {
     assert_eq!(q.try_get().err(), Some(Nothing::ShutDown));
 }
 
-/// A key that failed twice and whose third run is the next.
+/// A key that failed twice; the next run is its third.
 const FAILED: Restored = Restored { failures: 2, attempt: 3, due: None, priority: 0 };
 
 pub fn b7_a_restored_key_is_ready_with_its_failures_attempt_and_value<A: Adapter>() {

@@ -9,7 +9,7 @@ use crate::suite::users::panics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An order that does not listen to what leaves.
+/// An order that ignores removals.
 #[derive(Default)]
 struct Deaf(Vec<u64>);
 
@@ -62,7 +62,7 @@ pub fn b7_a_cancel_in_which_eq_or_hash_panics_changes_nothing<A: Adapter>() {
     q.has(0, 0, 0, 0);
 }
 
-/// An order that panics over what leaves.
+/// An order that panics at a removal.
 #[derive(Default)]
 struct Clinging(Vec<u64>);
 

@@ -34,7 +34,7 @@ fn due<A: Adapter>(q: &Subject<A>, key: u64) -> Option<Duration> {
     Some(due.saturating_since(requeue::Clock::now(&requeue::FakeClock::new())))
 }
 
-/// Takes the key and says done.
+/// Takes the key and ends its run with done.
 fn run<A: Adapter>(q: &Subject<A>, key: u64) {
     sound(q.take(key).done());
 }

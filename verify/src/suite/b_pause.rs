@@ -242,7 +242,7 @@ pub fn b7_a_restored_key_may_be_paused<A: Adapter>() {
     assert_eq!(q.take(1).attempt(), 3);
 }
 
-/// An order that panics over what leaves.
+/// An order that panics at a removal.
 #[derive(Default)]
 struct Clinging(Vec<u64>);
 

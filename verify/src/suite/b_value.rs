@@ -306,7 +306,7 @@ pub fn b10_an_order_of_ones_own_hears_of_timers_and_dirty_keys<A: Adapter>() {
     assert_eq!(q.work_off(), [2, 5, 9]);
 }
 
-/// Loses every second key and invents others: the queue must not believe it.
+/// An order that loses every second key and invents others: the queue must not believe it.
 struct Liar(Vec<u64>, bool);
 
 impl OwnOrder for Liar {

@@ -379,7 +379,7 @@ macro_rules! b_rate {
     };
 }
 
-/// B6: who is woken.
+/// B6: wake-ups.
 #[macro_export]
 macro_rules! b_rate_rules {
     ($adapter:ty) => {
@@ -416,7 +416,7 @@ macro_rules! b_pause {
     };
 }
 
-/// B7: a panic of users' code in a pause, and who is woken by a resume.
+/// B7: a panic of users' code in a pause, and the wake-ups of a resume.
 #[macro_export]
 macro_rules! b_pause_rules {
     ($adapter:ty) => {
@@ -556,7 +556,7 @@ macro_rules! d_wait {
     };
 }
 
-/// M: what the queue tells of itself.
+/// M: metrics of the queue.
 #[macro_export]
 macro_rules! m_metrics {
     ($adapter:ty) => {
@@ -596,7 +596,7 @@ macro_rules! m_metrics {
     };
 }
 
-/// M: what the queue tells of its parts.
+/// M: metrics of the queue's parts.
 #[macro_export]
 macro_rules! m_parts {
     ($adapter:ty) => {
@@ -683,7 +683,7 @@ macro_rules! q_close {
     };
 }
 
-/// Q12: done comes by itself; and what a guard can say instead.
+/// Q12: an implicit done, and the explicit ends of a guard.
 #[macro_export]
 macro_rules! q_done {
     ($adapter:ty) => {
@@ -1021,7 +1021,7 @@ macro_rules! w_attempts {
     };
 }
 
-/// X: mistakes that others shipped, those whose subject exists.
+/// X: mistakes of other queues, as far as they apply here.
 #[macro_export]
 macro_rules! x_mistakes {
     ($adapter:ty) => {

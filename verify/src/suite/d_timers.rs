@@ -9,7 +9,7 @@ fn absorbing<A: Adapter>() -> Subject<A> {
     Subject::with(Config { absorbed: true, ..Config::default() })
 }
 
-/// How long from now a waiting key still waits.
+/// Remaining time of a waiting key.
 fn left<A: Adapter>(q: &Subject<A>, key: u64) -> Option<Duration> {
     let due = q.state(key)?.due?;
     Some(due.saturating_since(q.clock.at()))

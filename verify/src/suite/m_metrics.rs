@@ -1,4 +1,4 @@
-//! M: what the queue tells of itself.
+//! M: metrics of the queue.
 
 use crate::adapter::{Accepted, Adapter, Config, Held, Limiter, Line, Subject, Waiters, When, ms, sound};
 use crate::limits::{Metered, Scripted};

@@ -1,4 +1,4 @@
-//! M: what the queue tells of its parts: priorities, groups, keys that made room.
+//! M: metrics of the queue's parts: priorities, groups, keys dropped for others.
 
 use crate::adapter::{Adapter, Config, Fair, Held, Line, Subject, Tier, sound};
 use crate::limits::Metered;
@@ -9,7 +9,7 @@ fn metered<A: Adapter>(config: Config) -> (Subject<A>, Arc<Metered>) {
     (Subject::with(Config { metrics: Some(metrics.clone()), ..config }), metrics)
 }
 
-/// With priorities, without groups and with them.
+/// Queues with priorities, without groups and with them.
 fn with_priorities<A: Adapter>() -> [(Subject<A>, Arc<Metered>); 4] {
     let fair = Fair { priorities: true, ..Fair::of(Tier::of(10)) };
     let tiers = Fair { inner: Some(Tier::of(2)), ..fair };

@@ -1,10 +1,9 @@
 //! The conformance suite: every promise of the contract as a function that
 //! takes the queue under test as a parameter.
 //!
-//! A function is named after its rule and the sentence that it checks. Nothing
-//! here sleeps, retries or depends on how fast the machine is: time comes from
-//! a fake clock, wake-ups are counted, and what could hang runs under the
-//! watchdog.
+//! A function is named after its rule and the sentence that it checks. Nothing here sleeps, retries or
+//! depends on the machine's speed: time comes from a fake clock, wake-ups are counted, and tests that could
+//! hang run under the watchdog.
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
@@ -53,7 +52,7 @@ mod catalogue;
 ///
 /// # Panics
 ///
-/// Where the function does, or where it should.
+/// If the function panics, or does not where it should.
 pub fn run<A: Adapter>(name: &str, test: fn()) {
     match A::leaves_out().iter().find(|left_out| left_out.tests.contains(&name)) {
         None => watchdog::run(name, test),

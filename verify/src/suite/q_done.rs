@@ -1,4 +1,4 @@
-//! Q12: done comes by itself; and what a guard can say instead.
+//! Q12: an implicit done, and the explicit ends of a guard.
 
 use crate::adapter::{Adapter, Config, Held, Seen, Subject, Waiters, ms, sound};
 use crate::probe::Value;

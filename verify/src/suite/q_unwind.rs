@@ -1,4 +1,4 @@
-//! Q12: what becomes of the items of a batch when a panic unwinds through it.
+//! Q12: the items of a batch when a panic unwinds through it.
 
 use crate::adapter::{Adapter, Config, Drained, Held, Many, Policy, Subject, Waiters, When, ms, sound};
 use crate::lockstep::unwind_through;
@@ -6,7 +6,7 @@ use crate::probe::Value;
 use crate::wake::{Count, poll_once};
 use std::task::Poll;
 
-/// A queue whose guards say done when they are dropped, and one whose guards retry.
+/// A queue whose guards are done when they are dropped, and one whose guards retry.
 fn both<A: Adapter>() -> [Subject<A>; 2] {
     [false, true].map(|unfinished_retries| Subject::with(Config { unfinished_retries, ..Config::default() }))
 }

@@ -1,5 +1,5 @@
-//! R: add_rate_limited, forget and num_requeues of the queue, and how long
-//! records live. (The limiters themselves are tested where they stand.)
+//! R: add_rate_limited, forget and num_requeues of the queue, and the lifetime of records. (Limiters have
+//! tests in their own files.)
 
 use crate::adapter::{
     Accepted, Adapter, Config, Exponential, Held, Limiter, Policy, Seen, Subject, When, ms, sound,
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// An exponential limiter whose counts the queue keeps, and the same as a
-/// limiter of the user's own, which keeps its counts itself.
+/// A queue with an exponential limiter whose counts it keeps, and one with an equal limiter of the user's
+/// own, which keeps its counts itself.
 fn both<A: Adapter>(test: impl Fn(&Subject<A>)) {
     let exponential = Some(Exponential { base: ms(1), max: ms(50), expire_after: None });
     test(&Subject::with(Config { exponential, ..Config::default() }));

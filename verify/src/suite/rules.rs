@@ -20,7 +20,7 @@ fn watched<A: Adapter>(limiter: &Arc<Scripted>) -> (Subject<A>, Arc<Metered>) {
     (q, metrics)
 }
 
-/// Each call of the queue, on keys that stand where the call wants them.
+/// Each call of the queue, on keys in the state that the call needs.
 fn one_reading<A: Adapter>(name: &str, q: &Subject<A>, call: impl FnOnce()) {
     let reads = q.clock.reads_of(call);
     assert!(reads <= 1, "{name} read the clock {reads} times");

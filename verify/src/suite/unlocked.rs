@@ -1,5 +1,5 @@
-//! Tests of what runs outside the lock: wakers, limiters, drops, clones, the clock. Each calls the queue back
-//! from inside; were the lock held, that would deadlock, and the watchdog would name the test.
+//! Tests of code that runs outside the lock: wakers, limiters, drops, clones, the clock. Each calls the queue
+//! back from inside; if the lock were held, that would deadlock, and the watchdog would name the test.
 
 use crate::adapter::{Adapter, Config, Held, Limiter, Policy, Subject, Waiters, When, ignore, ms, sound};
 use crate::limits::Scripted;

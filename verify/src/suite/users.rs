@@ -159,7 +159,7 @@ pub fn users_a_merge_that_panics_in_again_still_ends_the_run<A: Adapter>() {
     usable(&q);
 }
 
-/// First in, first out, until told to panic.
+/// First in, first out, until it is told to panic.
 #[derive(Default)]
 struct Touchy {
     line: Vec<u64>,

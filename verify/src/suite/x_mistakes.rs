@@ -1,4 +1,4 @@
-//! X: mistakes that others shipped, those whose subject exists.
+//! X: mistakes of other queues, as far as they apply here.
 
 use crate::adapter::{
     Accepted, Adapter, Config, Drained, Exponential, Held, Line, Nothing, OwnOrder, Policy, Seen, Subject,
@@ -83,7 +83,7 @@ pub fn x04_a_second_shutdown_does_not_panic<A: Adapter>() {
     q.is_over();
 }
 
-/// How often a probed key that goes through `life` was dropped at its end.
+/// Number of drops of a probed key at the end of `life`.
 fn dropped<A: Adapter>(q: &Subject<A>, id: u64, life: impl FnOnce(&Subject<A>, Key)) -> usize {
     let probe = Probe::new();
     life(q, Key::probed(id, &probe));
@@ -254,8 +254,7 @@ pub fn x14_the_depth_gauge_is_len_at_every_step<A: Adapter>() {
     assert_eq!(metrics.gauges().unwrap().0, 0);
 }
 
-/// Every option that a trigger has, before every other: neither takes anything
-/// over from its neighbour.
+/// Puts every option of a trigger before every other one: none takes anything from its neighbour.
 pub fn x15_the_first_keys_options_do_not_leak_into_the_rest_of_a_batch<A: Adapter>() {
     let all = [
         (When::Now, None),
@@ -430,7 +429,7 @@ fn step_until<T: HandedOut>(
     }
 }
 
-/// The key of what a polled get answered.
+/// The key in the result of a polled get.
 pub trait HandedOut {
     fn id(&self) -> u64;
 }

@@ -54,7 +54,7 @@ macro_rules! w_runs {
     };
 }
 
-/// W, Q11: what a drain leaves unfinished.
+/// W, Q11: unfinished keys after a drain.
 #[macro_export]
 macro_rules! w_drains {
     ($front:ty) => {
@@ -165,7 +165,7 @@ macro_rules! worker_conformance {
     };
 }
 
-/// Tests that hold for every worker whose handlers can be dropped.
+/// Tests for every worker whose handlers can be dropped.
 #[macro_export]
 macro_rules! async_worker_conformance {
     ($front:ty) => {

@@ -1,10 +1,9 @@
-//! The conformance suite of workers: every promise of W about a worker as a function
-//! that takes what the worker runs on as a parameter.
+//! The conformance suite of workers: every promise of W about a worker as a function with the kind of worker
+//! as a parameter.
 //!
-//! All handlers here are async. A worker on threads runs each to its end with
-//! `block_on`, so that one suite serves threads, executors, and the future without an
-//! executor. What concerns handlers that can be dropped is in [`w_dropped`], which only
-//! the async fronts run.
+//! All handlers here are async. A worker on threads runs each to its end with `block_on`, so that one suite
+//! serves threads, executors, and the future without an executor. Tests of handlers that can be dropped are
+//! in [`w_dropped`], which only the async fronts run.
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
@@ -30,7 +29,7 @@ pub mod w_runs;
 
 /// A way to run workers.
 pub trait Front {
-    /// Whether handlers are dropped that are to end, and not only told.
+    /// Whether handlers that must end are dropped, and not only asked to end.
     const DROPS: bool = true;
 
     /// Starts the workers.
@@ -131,7 +130,7 @@ pub(crate) const fn ms(n: u64) -> Duration {
 /// The queue that most tests work on.
 pub type Lists = WorkQueue<u64, Vec<u32>>;
 
-/// A queue of a fake clock whose values are lists; back-offs of 1, 2, 4 … ms.
+/// A queue with a fake clock whose values are lists; back-offs of 1, 2, 4 … ms.
 #[must_use]
 pub fn queue() -> (Lists, FakeClock) {
     queue_that(InBackoff::Run)
@@ -149,16 +148,15 @@ pub(crate) fn queue_that(in_backoff: InBackoff) -> (Lists, FakeClock) {
     (q, clock)
 }
 
-/// Waits until something holds that another thread is about to bring about; one that
-/// never comes is the watchdog's to tell.
+/// Waits until another thread has made `holds` true. The watchdog reports one that never comes.
 pub fn until(holds: impl Fn() -> bool) {
     while !holds() {
         std::thread::yield_now();
     }
 }
 
-/// A fake clock at whose next reading something happens: what a test wants to happen in
-/// the middle of a worker's look for a key, which reads the clock before it takes one.
+/// A fake clock with a hook at its next reading: for events in the middle of a worker's look for a key, which
+/// reads the clock before it takes one.
 #[derive(Clone, Default)]
 pub struct Meanwhile {
     /// The time.
@@ -169,7 +167,7 @@ pub struct Meanwhile {
 type Then = Box<dyn FnOnce() + Send>;
 
 impl Meanwhile {
-    /// Has the next reading, and no other, do this before it gives the time.
+    /// Sets the hook of the next reading, which runs once, before the time is returned.
     pub fn at_the_next_reading(&self, then: impl FnOnce() + Send + 'static) {
         *self.then() = Some(Box::new(then));
     }
@@ -210,7 +208,7 @@ pub(crate) fn until_waiting(q: &Lists, clock: &FakeClock, key: u64) {
     });
 }
 
-/// Lets a test hold handlers until it says how each of their runs is to end.
+/// Lets a test hold handlers until it decides how each of their runs ends.
 #[derive(Debug)]
 pub struct Puppets {
     began: Receiver<(u64, u32)>,
@@ -220,7 +218,7 @@ pub struct Puppets {
 /// A handler's future that waits for the test's word.
 pub type Held = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
-/// A handler that tells of each run and ends as the test says.
+/// A handler that reports each run and ends as the test decides.
 pub fn puppets() -> (Puppets, impl Fn(Run<u64, Vec<u32>>) -> Held + Send + Sync + 'static) {
     let (tell, began) = unbounded();
     let (end, ends) = unbounded();
@@ -252,12 +250,12 @@ impl Puppets {
             let _ = self.next();
         }
     }
-    /// Whether a run has begun that nobody has heard of.
+    /// Whether a run has begun that was not reported yet.
     #[must_use]
     pub fn has_more(&self) -> bool {
         !self.began.is_empty()
     }
-    /// Ends a run that goes on.
+    /// Ends a current run.
     pub fn end(&self, outcome: Outcome) {
         self.end.try_send(outcome).expect("the handler waits");
     }

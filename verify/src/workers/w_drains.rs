@@ -1,4 +1,4 @@
-//! W and Q11: what a drain leaves unfinished, as workers tell of it.
+//! W and Q11: unfinished keys after a drain, as workers report them.
 
 use super::{Front, ms, queue, until};
 use requeue::{DrainOptions, Failure, Outcome, Run, UnfinishedReason, WaitingKeys, Worker};

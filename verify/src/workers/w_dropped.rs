@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Counts how many of it were dropped.
+/// Counts its drops.
 struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
@@ -16,8 +16,7 @@ impl Drop for Dropped {
     }
 }
 
-/// A worker whose handlers never end: what each run began with, and how many handlers
-/// were dropped.
+/// A worker whose handlers never end; the start of each run, and the number of dropped handlers.
 #[allow(clippy::type_complexity, reason = "three things that a test wants")]
 fn never_ending<F: Front>(
     q: &Lists,

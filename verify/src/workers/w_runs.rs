@@ -449,7 +449,7 @@ pub fn w_a_panic_in_a_hook_ends_nothing<F: Front>() {
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2]);
 }
 
-/// A clock that panics once when it is asked for the time, each time it is told to.
+/// A clock that panics at the next reading, each time it is armed.
 struct Jolted(FakeClock, Arc<AtomicBool>);
 
 impl Clock for Jolted {
@@ -601,8 +601,7 @@ pub fn w_the_end_of_a_run_past_its_time_limit_is_told_when_its_handler_is_gone<F
     assert!(told.try_recv().is_err(), "its end was told once");
 }
 
-/// A limiter that counts, panics when it is asked for the third time, and, where it is told
-/// to, when it is to forget.
+/// A limiter that counts. It panics at its third call, and, if it is armed, in `forget`.
 struct Faulty(Mutex<u32>, bool);
 
 impl RateLimiter<u64> for Faulty {

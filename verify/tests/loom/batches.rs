@@ -1,4 +1,4 @@
-//! Batches: who is woken for several keys, and who passes on what others leave.
+//! Batches: wake-ups for several keys, and the passing on of unused ones.
 
 use crate::support::{block_on, bounded, every, poll, queue, taker};
 use loom::thread;
@@ -83,8 +83,8 @@ fn loom_b9_a_cancelled_getter_of_many_passes_the_wake_up_on() {
     });
 }
 
-/// The ends of a batch make a dirty key ready and take the next keys in one hold;
-/// dropped, they leave them to who waits.
+/// The ends of a batch make a dirty key ready and take the next keys in one hold; if the future is dropped,
+/// waiting callers get the keys.
 #[test]
 fn loom_b9_a_dropped_done_and_next_of_many_loses_no_key() {
     bounded(|| {
@@ -109,7 +109,7 @@ fn loom_b9_a_dropped_done_and_next_of_many_loses_no_key() {
     });
 }
 
-/// The last runs end together, and the drain learns of it.
+/// The last runs end together, and the drain returns.
 #[test]
 fn loom_b9_a_drain_against_the_ends_of_a_batch() {
     every(|| {

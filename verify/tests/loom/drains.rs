@@ -1,4 +1,4 @@
-//! Shutting down: everybody who waits for the end is told of it, once there is one.
+//! Shutdowns: every caller that waits for the end is woken by it.
 
 use crate::support::{Hash, Queue, block_on, bounded, every, nanos, queue, taker, work};
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -59,7 +59,7 @@ fn loom_q11_a_drain_waits_for_ready_keys_and_ends_with_the_getter() {
     });
 }
 
-/// Both wait for the same end, and both are told.
+/// Both wait for the same end, and both are woken.
 #[test]
 fn loom_q11_two_drains_return_together() {
     bounded(|| {
@@ -198,8 +198,8 @@ fn loom_q14_the_last_retry_under_a_waiting_drain_releases_getter_and_drain() {
     });
 }
 
-/// The deadline of a drain that waits comes while only a getter sleeps: the
-/// queue shuts down, and the getter learns of it.
+/// The deadline of a waiting drain comes while only a getter sleeps: the queue shuts down, and the getter
+/// returns.
 #[test]
 fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
     every(|| {
@@ -212,8 +212,8 @@ fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
     });
 }
 
-/// The latest drain decides how long waiting keys are waited for: its deadline
-/// ends the wait of an earlier one, though nobody else is there to notice.
+/// The latest drain decides how long waiting keys are waited for: its deadline ends the wait of an earlier
+/// one, even if no other caller is there to notice.
 #[test]
 fn loom_q11_the_deadline_of_the_latest_drain_releases_an_earlier_one() {
     every(|| {
@@ -233,8 +233,8 @@ fn loom_q11_the_deadline_of_the_latest_drain_releases_an_earlier_one() {
     });
 }
 
-/// A limiter of the user's own, which is asked without the queue's lock: loom
-/// lets everybody else run in the middle of it.
+/// A limiter of the user's own, which is called without the queue's lock: loom lets all other threads run in
+/// the middle of it.
 struct Slow(AtomicUsize);
 
 impl RateLimiter<u32> for Slow {
@@ -248,8 +248,8 @@ impl RateLimiter<u32> for Slow {
     }
 }
 
-/// The trigger whose limiter is being asked counts as a waiting key: a drain
-/// that runs those now is not over, nor are its getters, before it has its answer.
+/// A trigger whose limiter is being called counts as a waiting key: a drain that runs such keys is not over,
+/// nor are its getters, before the limiter has answered.
 #[test]
 fn loom_q11_a_drain_waits_for_the_answer_of_a_limiter() {
     bounded(|| {

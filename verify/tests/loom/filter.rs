@@ -1,9 +1,9 @@
 //! Redundant adds that take no lock: what the run sees, and what shutting down
 //! refuses.
 //!
-//! Each model first has the key published, by a redundant add through the lock.
-//! What a handler reads it reads plainly and first: a read-modify-write, or a call
-//! of the queue, would bring the barrier itself that is to be found missing.
+//! Each model first publishes the key, by a redundant add through the lock. The handler's first read is a
+//! plain one: a read-modify-write, or a call of the queue, would itself be the barrier whose absence the
+//! model must find.
 
 use crate::support::{Hash, bounded, every, queue};
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -101,7 +101,7 @@ fn loom_q5_what_is_written_before_an_add_is_seen_whose_entry_goes_to_another_key
     });
 }
 
-/// A cancel beside an add that found its key in the filter: either the add came first and was
+/// A cancel concurrent with an add that found its key in the filter: either the add came first and was
 /// cancelled, or it gives a run.
 #[test]
 fn loom_b7_an_add_without_the_lock_beside_a_cancel_is_cancelled_or_gives_a_run() {

@@ -80,9 +80,8 @@ fn loom_q8_a_cancelled_getter_that_was_chosen_passes_the_wake_up_on() {
     });
 }
 
-/// A getter that was chosen for the first key may take it in a poll of its own
-/// accord, without having noticed. Its wake-up is used up then, and the second
-/// key must find somebody else.
+/// A getter that was chosen for the first key may take it in a poll for another reason, without noticing the
+/// wake-up. The wake-up is then used up, and the second key must wake another getter.
 #[test]
 fn loom_q8_a_chosen_getter_that_got_its_key_by_a_chance_poll_holds_up_nobody() {
     bounded(|| {

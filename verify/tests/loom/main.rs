@@ -5,11 +5,9 @@
 //! RUSTFLAGS="--cfg requeue_loom" cargo test -p requeue-verify --profile loom --test loom
 //! ```
 //!
-//! Each model starts two or three threads that really run against each other. A
-//! wake-up that is lost leaves a thread asleep for ever; loom reports that as a
-//! deadlock. So most models assert little beyond "everybody returns"; they are
-//! built so that no later call, a `shut_down` say, can make up for a wake-up that
-//! was lost before it.
+//! Each model starts two or three threads that run concurrently. A lost wake-up leaves a thread asleep for
+//! ever, which loom reports as a deadlock. So most models assert little beyond "every thread returns"; they
+//! are built so that no later call, such as a `shut_down`, can make up for an earlier lost wake-up.
 //!
 //! A model explores at most three preemptions an execution, because the known
 //! faults of such code need one or two and the number of executions grows with

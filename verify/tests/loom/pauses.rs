@@ -1,4 +1,4 @@
-//! Pause and resume, of the queue and of a key, beside those who wait, who add and who shut down.
+//! Pause and resume, of the queue and of a key, concurrent with waiting, adding and shutdowns.
 
 use crate::support::{bounded, every, hold, queue, queue_with_groups, take, taker};
 use loom::thread;

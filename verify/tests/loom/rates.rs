@@ -1,4 +1,4 @@
-//! The token of a rate (rule B6), of the queue and of a group, beside those who wait for it.
+//! The token of a rate (rule B6), of the queue and of a group, and callers that wait for it.
 
 use crate::support::{Hash, Queue, block_on, bounded, every, hold, nanos, take, taker};
 use loom::thread;

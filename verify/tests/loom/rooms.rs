@@ -42,7 +42,7 @@ fn loom_b8_shut_down_refuses_who_waits_for_room_whenever_it_began() {
     });
 }
 
-/// Room for one, two who wait for it, and one of them gives up at some moment: before it was
+/// Room for one key, and two callers that wait for it. One of them gives up at some moment: before it is
 /// woken, after it, or instead of adding its key.
 #[test]
 fn loom_b8_who_gives_up_waiting_for_room_passes_the_turn_on() {

@@ -100,7 +100,7 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
     });
 }
 
-/// It need not be polled: dropping it ends the run, and the key goes to who waits.
+/// The future need not be polled: dropping it ends the run, and the key goes to a waiting caller.
 #[test]
 fn loom_q12_a_done_and_next_that_is_dropped_unpolled_ends_the_run() {
     every(|| {

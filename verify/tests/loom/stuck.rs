@@ -1,7 +1,7 @@
-//! A task that was woken is not polled again: who gets its key instead, while others
-//! come, leave and shut down, and the clock rings at any moment between.
+//! A task that was woken is not polled again: its key must go to another caller, while others come, leave and
+//! shut down, and the clock's alarm fires at any moment between.
 //!
-//! In each model `stuck` is polled last and so woken first. Nobody polls it after that.
+//! In each model `stuck` is polled last and so woken first. It is not polled after that.
 
 use crate::support::{Queue, bounded, every, nanos, poll, queue, taker};
 use loom::thread::{self, JoinHandle};
@@ -9,7 +9,7 @@ use requeue::{FakeClock, Get, Parker};
 use std::task::Poll;
 use std::time::Duration;
 
-/// After this time a wake-up that is not answered has gone to the next who waits.
+/// Time after which an unanswered wake-up is passed on to the next waiting caller.
 const PASSED_ON: Duration = Duration::from_millis(10);
 
 fn advances(clock: &FakeClock, by: Duration) -> JoinHandle<()> {
@@ -128,7 +128,7 @@ fn loom_d4_a_timer_whose_task_does_not_come_is_fired_by_the_next() {
     });
 }
 
-/// No time passes but to the due instant: the thread is not told by the watch.
+/// Time passes only to the due instant: the thread is not woken by the watch.
 #[test]
 fn loom_d4_a_first_timer_beside_a_stuck_task_is_a_threads() {
     every(|| {
@@ -158,8 +158,7 @@ fn loom_d4_a_sooner_timer_beside_a_stuck_task_is_a_threads() {
     });
 }
 
-/// A thread waits beside the stuck task, and a key comes: the thread runs it, and no
-/// time passes.
+/// A thread waits next to the stuck task, and a key comes: the thread runs it, and no time passes.
 #[test]
 fn loom_d4_a_key_beside_a_stuck_task_is_a_threads() {
     every(|| {

@@ -22,8 +22,8 @@ pub(crate) fn every(f: impl Fn() + Sync + Send + 'static) {
     explore(loom::model::Builder::new(), f);
 }
 
-/// Explores a program of more threads, with at most four preemptions an
-/// execution, unless the environment says how many.
+/// Explores a model with more threads, with at most four preemptions per execution, unless the environment
+/// sets another number.
 pub(crate) fn bounded(f: impl Fn() + Sync + Send + 'static) {
     bounded_by(4, f);
 }
@@ -49,7 +49,7 @@ fn explore(mut builder: loom::model::Builder, f: impl Fn() + Sync + Send + 'stat
     assert!(executions > 1);
 }
 
-/// A queue whose time stands still until somebody moves the clock.
+/// A queue whose clock stands still until the test moves it.
 pub(crate) fn queue() -> (Queue, FakeClock) {
     let clock = FakeClock::new();
     let builder = WorkQueue::builder().clock(clock.clone()).hasher(Hash::default());
@@ -91,7 +91,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Takes the next key and says done of it; `None` once the queue is shut down.
+/// Takes the next key and ends its run with done; `None` once the queue is shut down.
 pub(crate) fn take(queue: &Queue) -> Option<u32> {
     queue.get_blocking().map(|item| *item.key())
 }

@@ -1,5 +1,5 @@
-//! Leader and followers: somebody sleeps towards the soonest timer, whoever
-//! comes, goes, or sets a sooner one.
+//! Leader and followers: one caller sleeps until the soonest timer, whatever callers come or go, or set a
+//! sooner one.
 
 use crate::support::{block_on, bounded, every, hold, nanos, now, poll, queue, take, taker};
 use loom::thread;
@@ -34,8 +34,7 @@ fn loom_d4_a_timer_set_while_a_task_waits_wakes_it_in_time() {
     });
 }
 
-/// The clock never reaches the later timer: a leader that was not told of the
-/// sooner one sleeps for ever.
+/// The clock never reaches the later timer: a leader that did not notice the sooner one sleeps for ever.
 #[test]
 fn loom_d4_a_sooner_timer_wakes_the_leader() {
     every(|| {

@@ -1,4 +1,4 @@
-//! The end of a debounce's window (rule B4) beside an add, a getter and a drain.
+//! The end of a debounce's window (rule B4), concurrent with an add, a getter and a drain.
 
 use crate::support::{Hash, Queue, bounded, bounded_by, every, nanos, poll, take, taker};
 use loom::sync::atomic::AtomicBool;

@@ -1,5 +1,4 @@
-//! Workers in tasks and in one future: who is woken, and who has the run that is ended
-//! from outside.
+//! Workers in tasks and in one future: their wake-ups, and the owner of a run that is ended from outside.
 
 use crate::support::{Queue, bounded_by, every, poll, queue};
 use loom::thread;
@@ -10,8 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Polls a future of workers, with so many to begin with, until one run has ended: no
-/// shutdown makes up for a wake-up that was lost.
+/// Polls a future with this many workers until one run has ended: no shutdown makes up for a lost wake-up.
 fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
     let ran = Rc::new(Cell::new(false));
     let set = ran.clone();
@@ -32,10 +30,10 @@ fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
     }
 }
 
-/// Where the task of a worker is that was spawned last.
+/// The task of the worker that was spawned last.
 type Spawned = Arc<Mutex<Option<WorkerTask>>>;
 
-/// A worker whose one task nobody polls yet, and whose handler never returns.
+/// A worker with one task, not polled yet, whose handler never returns.
 fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {
     one_task_of(q, |run: Run<u32>| async move {
         std::future::pending::<()>().await;

@@ -52,7 +52,7 @@ fn echo() -> Sim<u64> {
         })
 }
 
-/// When a key may run again at the earliest.
+/// Earliest instant of a key's next run.
 #[derive(Default)]
 struct Rest {
     until: Option<Instant>,
@@ -61,9 +61,9 @@ struct Rest {
     reset: bool,
 }
 
-/// Several keys, events that respect a back-off or reset it, runs that fail or not: a key that
-/// fails is followed by no run before its back-off is over, unless a reset says so, and only runs
-/// are failures. (Triggers that say `Run`, and timers that were set before the run, may be earlier.)
+/// Several keys, events that respect a back-off or reset it, runs that fail or not. A key that fails has no
+/// run before its back-off is over, unless a reset asks for it, and only runs are failures. (Triggers with
+/// `Run`, and timers that were set before the run, may be earlier.)
 fn events() -> Sim<u64> {
     let mut keys: HashMap<u64, Rest> = HashMap::new();
     let event = |rng: &mut Rng| {

@@ -16,10 +16,10 @@ fn group(key: u64) -> usize {
 struct Turns {
     cap: usize,
     held: [usize; 4],
-    /// For each group how often each other was served since it waits and may be served.
+    /// For each group, the number of hand-outs of each other group since it waits and may be served.
     served_while: [[u64; 4]; 4],
-    /// For each pair that may be served: what one got by weight less what the other got, in parts of
-    /// the product of both weights, and the least and the most that it was.
+    /// For each pair that may be served: the difference of their shares by weight, in parts of the product of
+    /// both weights, with its minimum and maximum.
     drift: [[Option<[i64; 3]>; 4]; 4],
 }
 
@@ -79,7 +79,7 @@ impl Turns {
     }
 }
 
-/// With priorities these count within groups, and keys are soon overdue.
+/// A simulation with groups. With priorities these count within groups, and keys are soon overdue.
 fn scenario(cap: Option<usize>, priorities: bool) -> Sim<u64> {
     let mut turns = Turns { cap: cap.unwrap_or(usize::MAX), ..Turns::default() };
     let call = move |rng: &mut Rng| -> Call<u64> {

@@ -1,8 +1,8 @@
 //! The bounds of the contract's part B over random schedules, played by `requeue-sim`: the real
 //! queue in virtual time, with producers, workers and failures.
 //!
-//! `REQUEUE_SCHEDULES` says how many schedules each test plays, `REQUEUE_SEED` with which one it
-//! begins; `verify/schedules.sh` is the long form.
+//! `REQUEUE_SCHEDULES` sets the number of schedules that each test plays, `REQUEUE_SEED` the first of them;
+//! `verify/schedules.sh` is the long form.
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 mod backoff;
@@ -23,7 +23,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// Plays the schedules, and says what was played where the long form was asked for.
+/// Plays the schedules, and prints a summary in the long form.
 #[track_caller]
 fn play<K: Key, V: Value>(name: &str, scenario: impl FnMut() -> Sim<K, V>) {
     let (count, first) = (number("REQUEUE_SCHEDULES"), number("REQUEUE_SEED").unwrap_or(0));

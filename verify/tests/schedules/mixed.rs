@@ -1,4 +1,4 @@
-//! Everything at once: what the kit asks of every queue by itself, and that all comes to its end.
+//! Everything at once: the invariants that the kit checks for every queue, and that all work is finished.
 
 use crate::{ms, play};
 use requeue::limiter::Exponential;

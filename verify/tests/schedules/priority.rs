@@ -14,16 +14,16 @@ const WORKERS: usize = 2;
 struct Known {
     ready: Option<Ready>,
     held: bool,
-    /// Of the triggers that came while it was held.
+    /// The highest priority of triggers that came while it was held.
     dirty: Option<i16>,
-    /// When its timer is due, and what it raises to then.
+    /// When its timer is due, and the priority it raises to then.
     timer: Option<(Instant, i16)>,
 }
 
 #[derive(Clone, Copy)]
 struct Ready {
     priority: i16,
-    /// Since when, by the clock that stands while the queue is paused.
+    /// Instant since when it is in line, by the clock that stands while the queue is paused.
     since: Instant,
     /// The last hand-out at which it may go, once it is overdue.
     until: Option<u64>,
@@ -54,7 +54,7 @@ impl Known {
         }
     }
 
-    /// A timer was set, or joined by a trigger; when it is due the queue says.
+    /// A timer was set, or joined by a trigger; the queue returned when it is due.
     fn set(&mut self, due: Option<Instant>, priority: i16) {
         self.timer = due.map(|due| (due, self.timer.map_or(priority, |(_, other)| other.max(priority))));
     }
@@ -66,7 +66,7 @@ struct Priorities {
     /// After how long a key is overdue, and of how many hand-outs one is for such keys.
     max_wait: Option<(Duration, u64)>,
     hand_outs: u64,
-    /// The last hand-out that went by age alone.
+    /// The last hand-out that was chosen by age only.
     by_age: Option<u64>,
     /// Since when the queue is paused, and how long it was before.
     paused: Option<Instant>,
@@ -216,8 +216,8 @@ impl Priorities {
     }
 }
 
-/// Two workers with about as much as they can do, twelve keys, retries, timers,
-/// cancelled keys, five levels and pauses; and beside them a backlog that only grows.
+/// Two workers near their capacity, twelve keys, retries, timers, cancelled keys, five levels and pauses; and
+/// a backlog that only grows.
 fn scenario(max_wait: Option<(Duration, u64)>, backlog: bool) -> Sim<u64> {
     let last = Last { place: 0, since: Instant::ORIGIN };
     let (paused, stood) = (None, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! B6: at most so many keys a second are handed out.
+//! B6: the rate of hand-outs is limited.
 
 use crate::{ms, play};
 use requeue::{GroupRules, Instant, WorkQueue};

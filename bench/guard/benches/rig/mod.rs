@@ -32,7 +32,7 @@ pub fn number(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Of 31 bytes.
+/// A string of 31 bytes.
 #[allow(dead_code, reason = "not every program has such keys")]
 pub fn string(i: usize) -> String {
     format!("namespace-0/deployment-{i:08}")
@@ -40,7 +40,7 @@ pub fn string(i: usize) -> String {
 
 type Builder<K> = QueueBuilder<K, (), FixedState>;
 
-/// A queue that has worked already, so that what grows once has grown; its clock stands still.
+/// A queue that has worked already, so that all one-time growth is over; its clock stands still.
 #[allow(dead_code, reason = "not every program has such a queue")]
 pub fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
     rig_of(key, |builder| builder.clock(Still))

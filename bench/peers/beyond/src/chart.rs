@@ -68,7 +68,7 @@ pub(crate) fn bars(
     draw().map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// For each queue a line with a mark for each instant, in seconds.
+/// A line for each queue with a mark for each instant, in seconds.
 pub(crate) fn strips(
     path: &Path,
     title: &str,

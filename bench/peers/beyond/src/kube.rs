@@ -29,7 +29,7 @@ impl std::fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Plays the script; called in a runtime whose time is paused.
+/// Plays the script; called in a runtime with paused time.
 pub(crate) async fn play(script: &Script) -> Ran {
     let (store, mut writer) = reflector::store();
     writer.apply_watcher_event(&Event::Init);

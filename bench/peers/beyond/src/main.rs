@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     page::write(out, &scripts, &ran)
 }
 
-/// How requeue is built for a scenario; more than once where that is the question.
+/// The builds of requeue for a scenario; several if they are the question.
 fn choices(script: &Script) -> Vec<(ours::With, &'static str)> {
     use ours::With;
     match script.name {
@@ -47,7 +47,7 @@ fn choices(script: &Script) -> Vec<(ours::With, &'static str)> {
     }
 }
 
-/// Runs it on a runtime of one thread, whose time passes when nobody has anything to do.
+/// Runs it on a runtime of one thread, whose time advances when nothing else can run.
 fn paused(play: impl Future<Output = Result<Ran, Box<dyn Error>>>) -> Result<Ran, Box<dyn Error>> {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?.block_on(play)
 }

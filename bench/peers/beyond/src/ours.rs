@@ -32,7 +32,7 @@ fn queue(script: &Script, with: With) -> Result<WorkQueue<usize>, Box<dyn Error>
     Ok(builder.build()?)
 }
 
-/// Plays the script; called in a runtime whose time is paused.
+/// Plays the script; called in a runtime with paused time.
 pub(crate) async fn play(script: &Script, with: With, name: &str) -> Result<Ran, Box<dyn Error>> {
     let (queue, start) = (queue(script, with)?, Instant::now());
     let end = start + ms(script.lasting);

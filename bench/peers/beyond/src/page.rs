@@ -27,7 +27,7 @@ fn time(ms: f64) -> String {
     if ms >= 1_000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0} ms") }
 }
 
-/// Writes `RESULTS.md` and the pictures beside it.
+/// Writes `RESULTS.md` and its pictures.
 pub(crate) fn write(out: &Path, scripts: &[Script], ran: &[Ran]) -> Result<(), Box<dyn Error>> {
     let found = Found { scripts, ran };
     let mut text = String::from("# Side by side in virtual time: the figures\n\n");

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) lasting: u64,
-    /// How long a run takes. There is one worker.
+    /// Duration of a run. There is one worker.
     pub(crate) run: u64,
     pub(crate) keys: usize,
     /// Instant, key, priority; by instant.
     pub(crate) triggers: Vec<(u64, usize, i16)>,
-    /// Every run fails, and so long after its end an event tells of what it wrote.
+    /// Every run fails, and this long after its end there is an event of its own write.
     pub(crate) fails: bool,
     pub(crate) echo: u64,
     /// Run after so long without triggers, at the latest after so long.
@@ -69,7 +69,7 @@ fn tenants() -> Script {
     Script { name: "tenants", lasting, run: 5, keys: 1_020, triggers, tenants, ..Script::default() }
 }
 
-/// A key whose runs fail, each of which writes the key's object; the event of that comes 250 ms later.
+/// A key whose runs fail; each writes the key's object, and the event of that comes 250 ms later.
 fn echo() -> Script {
     let triggers = vec![(0, 0, 0)];
     let (lasting, run, keys, fails, echo) = (12_000, 1, 1, true, 250);
@@ -130,7 +130,7 @@ pub(crate) fn percentile(sorted: &[f64], part: f64) -> f64 {
     sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// How often each key ran.
+/// Number of runs of each key.
 pub(crate) fn counts(script: &Script, ran: &Ran) -> Vec<u64> {
     let mut counts = vec![0; script.keys];
     for (key, _) in &ran.runs {

@@ -13,7 +13,7 @@ const INK: RGBColor = RGBColor(40, 44, 52);
 const FASTER: RGBColor = RGBColor(183, 65, 14);
 const SLOWER: RGBColor = RGBColor(150, 150, 150);
 
-/// A bar that would be longer ends here; its number says how long it would be.
+/// A bar that would be longer ends here; its number is its true length.
 const MOST: f64 = 12.0;
 
 /// Draws a bar for each line of the summary that has client-go's figure.

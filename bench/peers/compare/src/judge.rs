@@ -11,7 +11,7 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// A target beside what was reached.
+/// A target and the measured result.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) wanted: String,
@@ -34,7 +34,7 @@ fn value(samples: &Samples, cell: &Cell, field: &str, pick: Pick) -> Option<f64>
     })
 }
 
-/// How many times as good as `peer` is `ours`.
+/// How many times as good as `peer` `ours` is.
 pub(crate) fn times(ours: f64, peer: f64, field: &str) -> f64 {
     if more_is_better(field) { ours / peer } else { peer / ours }
 }

@@ -83,7 +83,7 @@ pub(crate) fn checkout() -> PathBuf {
     }
 }
 
-/// The commit and the compiler, of what `requeue-bench version` says.
+/// The commit and the compiler in the output of `requeue-bench version`.
 fn parts(built: &str) -> (String, String) {
     let (commit, rustc) = built.split_once("; ").unwrap_or((built, "unknown"));
     let commit = if commit.is_empty() { "unknown" } else { commit };

@@ -1,5 +1,5 @@
-//! Runs requeue and its peers in turns under the workloads of `targets.toml`, and
-//! writes what came of it: `bench/README.md` says how.
+//! Runs requeue and its peers in turns under the workloads of `targets.toml`, and writes the results: see
+//! `bench/README.md`.
 
 mod chart;
 mod judge;

@@ -66,7 +66,7 @@ struct Way {
     more: bool,
 }
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extent {
     /// Fewer rows with fewer keys, and only `quick_peers`.

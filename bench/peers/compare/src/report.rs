@@ -50,7 +50,7 @@ pub(crate) fn page(plan: &Plan, samples: &Samples, machine: &Machine) -> String 
     format!("{}\n", page.trim_end())
 }
 
-/// The summary, and what its figures are to be quoted with.
+/// The summary, and the conditions to be quoted with its figures.
 pub(crate) fn head(plan: &Plan, samples: &Samples, machine: &Machine) -> String {
     let kind =
         if machine.quick { "**A quick run: fewer rows, keys and rounds than a whole one.**\n" } else { "" };
@@ -72,7 +72,7 @@ pub(crate) fn head(plan: &Plan, samples: &Samples, machine: &Machine) -> String 
     )
 }
 
-/// The tables alone, for a terminal.
+/// The tables only, for a terminal.
 pub(crate) fn tables(plan: &Plan, samples: &Samples) -> String {
     plan.sections.iter().map(|section| table(section, samples)).collect()
 }
@@ -173,8 +173,8 @@ fn shown(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option
     Some(text)
 }
 
-/// How many times as good as Go's is a way of ours: as client-go in the same
-/// configuration where that is measured.
+/// How many times as good as Go's one of ours is: compared with client-go in the same configuration if that
+/// is measured.
 fn beside_go(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option<f64> {
     let same = format!("client-go, {}", cell.name);
     let names = [same.as_str(), "client-go", "x-time-rate"];

@@ -1,4 +1,4 @@
-//! Runs the measurements: each a process of its own, the programs in turns.
+//! Runs the measurements, each in its own process, the programs in turns.
 
 use crate::plan::{Cell, Plan};
 use serde_json::{Value, json};
@@ -67,9 +67,8 @@ pub(crate) fn run(plan: &Plan, programs: &Programs, rounds: usize, file: &mut Fi
     Ok(())
 }
 
-/// The measurements of all rounds: in each round row after row, and in each row
-/// the programs in turns, another one first in each round. What stands in two
-/// rows is measured once a round.
+/// The measurements of all rounds: in each round row after row, and in each row the programs in turns,
+/// another one first in each round. A cell in two rows is measured once a round.
 fn order(plan: &Plan, rounds: usize, there: impl Fn(&str) -> bool) -> Vec<(usize, &Cell)> {
     let mut order = Vec::new();
     for round in 0..rounds {

@@ -7,7 +7,7 @@ use crate::report::number;
 use crate::samples::Samples;
 use std::fmt::Write;
 
-/// A row of it.
+/// A row of the summary.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Line {
     /// The workload, and in what its figures are.
@@ -54,7 +54,7 @@ pub(crate) fn picks_least(row: &Row) -> bool {
     row.targets.iter().any(|target| target.pick == Pick::Min)
 }
 
-/// The table, in columns that stand below each other in a terminal too.
+/// The table, with columns aligned for a terminal.
 pub(crate) fn table(lines: &[Line]) -> String {
     let cell = |x: Option<f64>| x.map_or("–".to_string(), number);
     let mut rows = vec![

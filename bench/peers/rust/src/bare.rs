@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// Far more than one consumer that is woken every 200 µs ever falls behind.
 const PLACES: usize = 1 << 16;
 
-/// A ring from one producer to one consumer, who never waits here.
+/// A ring from one producer to one consumer, which never wait here.
 #[derive(Debug)]
 struct Ring {
     places: Box<[AtomicU64]>,

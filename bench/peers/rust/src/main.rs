@@ -5,9 +5,8 @@
 //! requeue-peers WORKLOAD impl=NAME [name=value …]
 //! ```
 //!
-//! prints one JSON line. It exits with 2 for arguments that it does not know, and
-//! with 3 for a workload that the chosen peer cannot do. `../README.md` says how
-//! each peer is used, and why so.
+//! prints one JSON line. It exits with 2 for unknown arguments, and with 3 for a workload that the chosen
+//! peer cannot do. `../README.md` explains how each peer is used, and why.
 
 mod bare;
 #[cfg(feature = "others")]

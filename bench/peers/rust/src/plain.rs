@@ -2,9 +2,8 @@
 //! a hash table over it with a fast hasher, a line of slot numbers, and a binary heap of timers that each
 //! getter checks.
 //!
-//! It keeps what a work queue must keep (one holder a key, no lost trigger, order),
-//! and nothing else: no drain, no limits, and a getter that is woken in vain sleeps
-//! again.
+//! It keeps the promises of a work queue (one holder per key, no lost trigger, order), and nothing else: no
+//! drain, no limits, and a getter that is woken in vain sleeps again.
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
@@ -43,7 +42,7 @@ struct Slot<K> {
     held: bool,
     /// A trigger came while it was held.
     dirty: bool,
-    /// It has a timer: see `State::due`.
+    /// Whether it has a timer: see `State::due`.
     waiting: bool,
 }
 
@@ -52,7 +51,7 @@ struct State<K> {
     slots: Slab<Slot<K>>,
     known: HashTable<u32>,
     line: VecDeque<u32>,
-    /// The timers. An entry whose instant is no longer that of `due` is passed over.
+    /// The timers. An entry whose instant differs from `due` is skipped.
     timers: BinaryHeap<Reverse<(Instant, u32)>>,
     due: HashMap<u32, Instant, RandomState>,
     shut: bool,
@@ -134,8 +133,7 @@ impl<K: Key> State<K> {
         false
     }
 
-    /// Makes the keys ready whose timers are due. How many that were, and when the
-    /// next one is.
+    /// Makes the keys ready whose timers are due. Returns their number, and the next due instant.
     fn fire(&mut self) -> (usize, Option<Instant>) {
         let mut fired = 0;
         if self.timers.is_empty() {

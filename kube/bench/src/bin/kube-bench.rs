@@ -221,7 +221,7 @@ async fn at_once(bench: &Bench, program: &Path, ns: &str) -> Rows {
     ]
 }
 
-/// Healthy changes beside objects that fail, with four workers.
+/// Healthy changes next to objects that fail, with four workers.
 async fn poison(bench: &Bench, program: &Path, ns: &str) -> Rows {
     let sites = bench.namespace(ns).await;
     let mode = |mode: &str| WebsiteSpec { mode: mode.into(), ..WebsiteSpec::default() };

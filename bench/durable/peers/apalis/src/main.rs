@@ -1,4 +1,4 @@
-//! How many durable adds a second apalis-sqlite takes.
+//! Measures how many durable adds per second apalis-sqlite takes.
 
 use apalis::prelude::TaskSink;
 use apalis_sqlite::SqliteStorage;

@@ -1,8 +1,8 @@
 //! Channels: what it costs to hand keys over without knowing them. The floor below
 //! every queue that de-duplicates.
 //!
-//! All are unbounded, since a queue of keys never makes its producers wait. A
-//! `None` tells one consumer the end, so that no end has to be kept in a lock.
+//! All are unbounded, since a queue of keys never makes its producers wait. A `None` tells one consumer the
+//! end, so that no end has to be kept in a lock.
 
 use requeue_bench::Key;
 use requeue_bench::queues::{AsyncFifo, Fifo};

@@ -1,8 +1,7 @@
-//! client-go's algorithm in Rust, with what the standard library has: one mutex, a
-//! condition variable, sets that hash with SipHash, a heap in a thread of its own
-//! behind a channel of 1,000 for delays, and a map of failures.
+//! client-go's algorithm in Rust, with the standard library only: one mutex, a condition variable, sets that
+//! hash with SipHash, a heap in its own thread behind a channel of 1,000 for delays, and a map of failures.
 //!
-//! It is what one gets by translating; requeue has to be worth more than that.
+//! It is the result of a plain translation; requeue has to be worth more than that.
 
 use requeue_bench::Key;
 use requeue_bench::fair::Virtual;
@@ -92,7 +91,7 @@ impl<K: Key> State<K> {
     }
 }
 
-/// client-go's `defaultQueueMetrics`: times in maps beside the queue.
+/// client-go's `defaultQueueMetrics`: times in maps outside the queue.
 struct Told<K> {
     sink: Sink,
     added: HashMap<K, Instant>,
@@ -317,7 +316,7 @@ impl<K: Key> Exponential for ExponentialMap<K> {
     }
 }
 
-/// A limiter is a map in any case here, the user's no other than the built-in one.
+/// A limiter is always a map here, built-in or the user's own.
 impl<K: Key> RateLimited for Port<K> {
     fn limited(_: Limiter) -> Self {
         Self::new()

@@ -11,7 +11,7 @@ thread_local! {
     static ENTERED: () = forget(runtime().enter());
 }
 
-/// A runtime whose one worker does nothing but turn the wheel of timers.
+/// A runtime whose one worker only turns the wheel of timers.
 fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| {
         let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -1,9 +1,9 @@
 //! tokio-util's `DelayQueue` and a map from keys to its handles, as its
 //! documentation's cache has them: a key that is set again moves its timer.
 //!
-//! Both are behind one lock, since adds come from other threads; setting a sooner
-//! timer wakes who polls. One consumer polls, as a `DelayQueue` wakes only the last
-//! who did; others would only wait for the lock.
+//! Both are behind one lock, since adds come from other threads; setting a sooner timer wakes the polling
+//! consumer. One consumer polls, because a `DelayQueue` wakes only the last one that did; others would only
+//! wait for the lock.
 
 use super::context::enter;
 use requeue_bench::queues::{AsyncFifo, Delaying, Fifo};
@@ -142,7 +142,7 @@ impl OneConsumer {
         *self.first.get_or_init(|| me) == me
     }
 
-    /// For the others.
+    /// Waits until the other consumers have ended.
     pub fn wait_for_the_end(&self) {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.end.wait_while(ended, |ended| !*ended));

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 type Stream<K> = Pin<Box<Scheduler<K, UnboundedReceiver<ScheduleRequest<K>>>>>;
 
-/// After how many delays the scheduler is polled while nobody else polls it.
+/// Number of delays after which the scheduler is polled while no consumer polls it.
 const EVERY: usize = 256;
 
 /// The scheduler, fed by a channel.
@@ -124,7 +124,7 @@ const RUNS: u64 = 6000;
 ///
 /// # Errors
 ///
-/// Where a parameter is wrong.
+/// If a parameter is wrong.
 pub fn fair(args: &mut Args) -> Result<Line, Usage> {
     let load = args.number("load", 2)?;
     let params = args.finish()?;

@@ -1,4 +1,4 @@
-//! The peers that take long to build, or that tell less: the feature `others`.
+//! The peers that take long to build, or that show less: the feature `others`.
 
 mod channels;
 mod client_go;

@@ -34,10 +34,10 @@ trait Peer: Sized + Clone + Send + Sync + 'static {
     async fn send_many(&self, keys: Vec<String>) -> Res;
     /// Works off what is there: how many keys, and when the last one was handed out or `begun`.
     async fn work(&self, begun: f64) -> Res<(u64, f64)>;
-    /// Works in the background, and tells when a key is handed out. It is at work when this returns.
+    /// Works in the background, and reports each hand-out. The worker is running when this returns.
     async fn tells(&self, tell: UnboundedSender<Instant>);
     async fn semantics(&self) -> Res<Semantics>;
-    /// Adds and works off for so long, and tells how much of it every two seconds.
+    /// Adds and works off for this time, and prints the rate every two seconds.
     async fn cycles(&self, _: Duration) -> Res {
         Err(USAGE.into())
     }
@@ -105,7 +105,7 @@ fn key(n: u64) -> String {
     format!("namespace-{:03}/object-name-{n:08}", n % 317)
 }
 
-/// Calls of so many callers for so long: how many a second. Each caller makes them one after another.
+/// Calls per second of this many callers. Each caller makes them one after another.
 async fn calls<F: Future<Output = Res> + Send>(
     callers: u64,
     time: Duration,

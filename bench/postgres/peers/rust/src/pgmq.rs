@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Of a message that was read, in seconds: nobody else reads it meanwhile.
+/// Seconds for which a message that was read is hidden from other readers.
 const LEASE: i32 = 60;
 
 /// pgmq's SQL, by its own client.
@@ -119,7 +119,7 @@ impl Peer for Pgmq {
         })
     }
 
-    /// At most some 4,000 messages are under way.
+    /// At most about 4,000 messages are under way.
     async fn cycles(&self, time: Duration) -> Res {
         let (sent, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
