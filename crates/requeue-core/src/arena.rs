@@ -331,7 +331,7 @@ impl<K> Arena<K> {
         let has_room =
             self.chunks.get(chunk_no).is_some_and(|chunk| chunk.slots.is_some() && chunk.used < CHUNK as u32);
         let vacant = if has_room { self.take_from(chunk_no) } else { self.next_slot_elsewhere(chunk) };
-        // for the next one of this chunk, which mostly goes just behind: others come meanwhile
+        // for the next slot of this chunk, which is usually the one behind: other chunks may grow meanwhile
         prefetch(vacant.slot.as_ptr() as usize + 64);
         vacant
     }
@@ -754,7 +754,7 @@ mod tests {
         // one that is empty is kept, and the one with the slot that was freed last
         assert_eq!(freed, chunks as usize - 2);
         assert!(a.chunks.iter().filter(|c| c.slots.is_some()).count() == 2);
-        // and the arena goes on
+        // and the arena is still usable
         let s = a.insert(7, 7, 0);
         assert_eq!((*a.key(s), a.hash(s)), (7, 7));
     }

@@ -97,7 +97,7 @@ mod tests {
         let mut seed = 1u64;
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // few values, so that many are equal, and neighbours that differ in one bit
+            // few different values, so that many are equal, and neighbours that differ in one bit
             (seed >> 11) & 0x8383_8383_8383_8383
         };
         while rounds < 2_000 {

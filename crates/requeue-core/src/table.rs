@@ -237,8 +237,8 @@ impl Table {
         self.parts.swap_remove(no);
         if no != last {
             let moved = &self.parts[no];
-            // only a segment with an entry can tell where in the directory it
-            // stands; for an empty one the directory is searched
+            // only a segment with an entry knows its place in the directory; for an empty one the directory
+            // is searched
             match moved.segment.slots().next() {
                 Some(slot) => {
                     let first = leading(of.hash(slot), moved.depth) << (self.depth() - moved.depth);
@@ -387,7 +387,7 @@ mod tests {
             put(&mut t, 7, i, |_| 7);
         }
         check(&t);
-        // five bits more than so many keys need that differ
+        // five bits more than this many different keys need
         assert!(t.directory.len() <= 128, "{}", t.directory.len());
         assert_eq!(t.find(7, |s| s == n - 7), Some(n - 7));
         for i in 0..n {

@@ -85,7 +85,7 @@ impl Timers {
         if self.edge == NO_EDGE {
             return near.map(Instant::from_nanos);
         }
-        // the buckets are closed before the last timer goes
+        // the buckets are closed before the last timer is removed
         Some(Instant::from_nanos(near.unwrap_or(u64::MAX).min(self.soonest_beyond())))
     }
 

@@ -22,7 +22,7 @@ fn kind(end: RunEnd) -> usize {
         RunEnd::Again => 1,
         RunEnd::Retry => 2,
         RunEnd::GiveUp => 3,
-        // a test sees to it that no other end is taken for this
+        // a test ensures that no other end is mistaken for this one
         _ => 0,
     }
 }

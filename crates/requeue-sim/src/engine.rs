@@ -231,7 +231,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
                 }
                 self.adders.push(Adder { asleep, add, trigger: trigger.clone(), timeout: *timeout });
             }
-            // each of them gets an answer of its own
+            // each of them gets a separate answer
             Call::AddMany(_) => (),
             Call::Restore(restored) => {
                 let added = queue.restore(restored.at(self.world.now));
@@ -432,7 +432,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             seat.look = Some(Look::One(item.next()));
             match seat.poll(&self.sim.queue, 1) {
                 Found::One(item) => {
-                    // it may be the same key, whose next run begins before its end is told
+                    // it may be the same key, whose next run begins before the end is reported
                     self.world.log(item.key()).owed = false;
                     next = Some(item);
                 }
@@ -462,7 +462,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
     /// looked at this instant, and so fired what is due.
     fn nobody_was_forgotten(&mut self, looked: bool) -> Result<(), Broken> {
         let idle = self.seats.iter().position(SimWorker::is_idle);
-        // a look, which fires timers: only where a worker would have looked at this instant
+        // a look, which fires timers: only if a worker would have looked at this instant
         if let Some(place) = idle.filter(|_| !self.sim.queue.is_empty()) {
             if self.poll(place)? {
                 let key = self.world.running[place].first().map(|run| Quoted(&run.key).to_string());
@@ -472,7 +472,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             }
         }
         let number = self.adders.len() as u64;
-        // where nobody looks, a key that a timer makes ready makes no room yet
+        // without a look, a key that a timer makes ready makes no room yet
         if number > 0 && looked {
             // one of them, as there may be very many: another one at another instant
             let place = (mix(&[self.seed, self.world.now.as_nanos()]) % number) as usize;
@@ -528,7 +528,7 @@ fn end_run<K: Key, V: Value>(item: Item<'static, K, V>, end: End) -> bool {
         End::Again(delay) => return item.again(delay).is_ok(),
         End::GiveUp => item.give_up(),
         End::Panic => {
-            // without the hook: nobody wants to read of it
+            // without the hook: there is no reader for it
             let unwound = catch_unwind(AssertUnwindSafe(move || {
                 let _item = item;
                 resume_unwind(Box::new("a panic that is played"));

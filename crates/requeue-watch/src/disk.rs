@@ -74,6 +74,6 @@ pub(crate) trait Disk {
 /// Whether the error says that the directory no longer exists.
 pub(crate) fn is_gone(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        // A directory that became a link in between: its parent will tell.
+        // A directory that became a link in between: its parent reports it.
         || rustix::io::Errno::from_io_error(e) == Some(rustix::io::Errno::LOOP)
 }

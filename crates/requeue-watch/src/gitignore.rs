@@ -89,7 +89,7 @@ pub(crate) fn of_dir(place: &Path, real: &Path, top: bool, disk: &mut impl Disk)
 /// The text of the repository's `info/exclude`.
 fn exclude(top: &Path, disk: &mut impl Disk) -> Option<Vec<u8>> {
     let git = top.join(GIT);
-    // In another worktree and in a submodule `.git` is a file that says where it is.
+    // In another worktree and in a submodule, `.git` is a file with the path of the repository.
     let git = match disk.read(&git).as_deref().and_then(|text| path_in(text, b"gitdir: ")) {
         Some(dir) => top.join(dir),
         None => git,

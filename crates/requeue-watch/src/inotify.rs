@@ -149,7 +149,7 @@ impl Disk for Inotify {
             let kind = match entry.file_type() {
                 FileType::RegularFile | FileType::Symlink => Kind::File,
                 FileType::Directory => Kind::Dir,
-                // Some file systems do not say.
+                // Some file systems do not report it.
                 FileType::Unknown => match self.look(&dir.join(name))? {
                     Some(found) => found.kind,
                     None => continue,

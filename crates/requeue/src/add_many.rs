@@ -154,7 +154,7 @@ impl<K: Eq, V> Shared<K, V> {
             Some(now) if self.keeps_own() => self.ask_many(entries, now, &mut panic),
             _ => (entries.len(), None),
         };
-        // told after the hold, also where users' code panics in it
+        // reported after the hold, also if users' code panics in it
         let mut retried = Retried { shared: self, calls: 0 };
         self.with_limit(|limit| {
             let mut hold = self.hold_to_add(reading);
@@ -223,7 +223,7 @@ impl<K: Eq, V> Shared<K, V> {
             }
         }
         hold.close();
-        // refused: the hold that follows says so
+        // refused: the next hold returns the reason
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };
         for (at, entry) in entries.iter_mut().enumerate() {

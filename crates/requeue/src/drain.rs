@@ -139,7 +139,7 @@ impl<K, V> Shared<K, V> {
     /// drain's answer, reports the keys it has left itself.
     pub(crate) fn tell_unfinished(&self, late: bool) {
         let hooks: Vec<_> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
-        // without a hook nothing is lent, and the list is only noted to have been told
+        // without a hook nothing is lent, and the list is only marked as reported
         let most = if hooks.is_empty() { 0 } else { LENT_AT_ONCE };
         loop {
             let mut lent = Vec::with_capacity(most);
@@ -239,8 +239,8 @@ impl<'q, K, V> Drain<'q, K, V> {
             match clone.take() {
                 Some(clone) => {
                     let old = hold.drains().set(&mut self.place, clone);
-                    // the deadline of the latest drain ends this one too, and
-                    // there may be nobody else to notice that it has come
+                    // the deadline of the latest drain ends this one too, and perhaps no other caller notices
+                    // that it has come
                     let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
                     hold.close();
                     quietly(|| drop(old));

@@ -180,7 +180,7 @@ impl<K> Ending<'_, K> {
             return self.succeed(shared);
         }
         let panic = self.forget_own(shared);
-        // metrics are to hear that it was given up, and not that it was done
+        // metrics must record that it gave up, and not that it was done
         let _ = self.end(shared, How::GiveUp, None::<V>, None);
         panic.resume();
     }
@@ -221,7 +221,7 @@ pub(crate) fn finish<K, V>(
     if shared.journal.is_none() {
         if let Some((key, worked)) = hold.core.finish_at_once(slot) {
             hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
-            // it is already: said where the guard's drop sees it without a look
+            // it is already inert: marked where the guard's drop sees it without a look
             *slot = None;
             return drop(key);
         }

@@ -300,7 +300,7 @@ impl<K, V> Unpin for GetMany<'_, K, V> {}
 impl<K, V> Drop for GetMany<'_, K, V> {
     fn drop(&mut self) {
         if !self.ask.items.is_empty() {
-            // never polled: they were said done of
+            // never polled: their runs were ended with done
             done_all(self.waiting.shared(), &mut self.ask.items);
         }
     }

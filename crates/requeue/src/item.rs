@@ -368,7 +368,7 @@ impl<'q, K, V> Item<'q, K, V> {
 impl<K, V> Drop for Item<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        // a value without a drop of its own has nothing to be done about it
+        // without a value to drop, the guard alone does what follows
         if self.guard.run.is_some() || std::mem::needs_drop::<V>() && self.value.is_some() {
             self.guard.let_go(&mut self.value, None);
         }

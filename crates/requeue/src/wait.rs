@@ -240,7 +240,7 @@ impl Waiters {
     /// Notes that the caller looks for a key. If it was woken, its wake-up has arrived.
     pub(crate) fn looks(&mut self, id: &WaiterId) {
         self.arrived(id);
-        // whatever was due is fired
+        // all due timers are fired
         self.fired = None;
     }
 
@@ -346,8 +346,7 @@ impl Waiters {
             return None;
         }
         match self.leader {
-            // one that was woken to lead is not here yet: whoever is here leads in
-            // its place
+            // the one that was woken to lead is not here yet: a present one leads in its place
             Some((leader, _)) if leader != at && self.entries[leader as usize].waker.is_some() => None,
             _ => {
                 self.leader = next.map(|due| (at, due));
@@ -407,7 +406,7 @@ impl Waiters {
                 self.leader = Some((newest, due));
                 wakes.to_lead = self.entries[newest as usize].waker.take();
             }
-            // a wake-up is on its way, of somebody who looks
+            // the wake-up of a caller that looks is on its way
             None if self.has_fired_for(Some(due)) => {}
             None => {
                 self.alarm = Some(due);
@@ -732,7 +731,7 @@ mod tests {
         assert_eq!(c.watch_rings(1), NOBODY);
         assert_eq!(c.waiters.watch, Watch::Set(Instant::ORIGIN + WATCH * 2, 101));
         c.again(1, None, Sleeper::Task);
-        // nobody is on the way
+        // no caller is on the way
         assert_eq!(c.watch_rings(0), NOBODY);
         assert_eq!(c.waiters.watch, Watch::Off);
     }
@@ -796,7 +795,7 @@ mod tests {
         let mut c = Crowd::of(2, at(100));
         assert_eq!(c.wakes(1, at(100), false), [1]);
         assert_eq!(c.waiters.leader.map(|l| l.0), Some(0));
-        // nobody else is there: the leader is woken too
+        // there is no other caller: the leader is woken too
         c.waiters.looks(&WaiterId(1));
         assert_eq!(c.wakes(1, at(100), false), [0]);
         assert_eq!(c.waiters.leader, None);
@@ -878,7 +877,7 @@ mod tests {
         c.wakes(0, at(100), false);
         c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [1]);
-        // anybody fires the first, say an add_after; 1 has not come
+        // another call fires the first, for example an add_after; 1 has not come
         assert_eq!(c.wakes(1, at(101), false), NOBODY);
         assert_eq!(c.waiters.alarm, at(101));
     }

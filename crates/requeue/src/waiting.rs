@@ -84,7 +84,7 @@ impl<L: Default> Leftovers<L> {
     #[inline(always)]
     fn into_inner(mut self) -> L {
         let left = self.take();
-        // nothing is left in it: its drop would look all the same
+        // nothing is left in it, but its drop would look all the same
         std::mem::forget(self);
         left
     }
@@ -385,8 +385,8 @@ impl<K, V> Waiting<'_, K, V> {
     #[cold]
     fn leave(&mut self) {
         if let Some(id) = self.waiter.take() {
-            // The clock is not read: if it panicked, an entry would stay behind that nobody answers
-            // for. A wake-up that this caller was given is passed on as the lock hold ends.
+            // The clock is not read: if it panicked, an entry would stay behind without an owner. A wake-up
+            // that this caller got is passed on as the lock hold ends.
             let shared = self.owner.shared();
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);

@@ -185,7 +185,7 @@ impl<K, V> Core<K, V> {
             if let Some(joins) = self.window_joins(slot, resets) {
                 priority = priority.max(joins);
                 self.line.join_run(slot, joins);
-                // a fresh start is a run of its own: a timer that stays beside it is another one's
+                // a fresh start is a separate run: a timer that remains next to it belongs to another run
                 if !resets && self.own_due(slot).is_some() {
                     self.line.time(slot, joins, true);
                 }

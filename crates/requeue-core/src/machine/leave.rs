@@ -131,14 +131,14 @@ impl<K, V> Core<K, V> {
         let unlisted = self.unlist(slot);
         self.clear_window(slot);
         self.clear_timer(slot);
-        // what triggers said in a back-off goes with them
+        // the requests of triggers in a back-off are forgotten with them
         self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
         if forget {
             self.forget_failures(slot);
         }
         let cancelled = (left || waiting_until.is_some()).then(|| {
             if flags & HELD == 0 {
-                // no run comes of the failures in a row any more
+                // no further run follows the failures in a row
                 self.restart_attempts(slot);
             }
             let (ready, dirty) = (flags & READY != 0, flags & DIRTY != 0);

@@ -367,7 +367,7 @@ impl<K, V> Core<K, V> {
         let debounce = config.debounce.filter(Debounce::is_on);
         let says_more = config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
         let mut core = Self {
-            // a page of payloads may stand beside each chunk
+            // each chunk may have a page of payloads
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             straight: !line.wants_more() && !says_more,

@@ -95,7 +95,7 @@ impl<K, V> Core<K, V> {
     pub fn lift_rate(&mut self) -> bool {
         let lifted = self.line.lift_rate();
         if lifted {
-            // what is more than that is for the next look
+            // the rest is left for the next look
             self.line.refill(self.now, BATCH);
         }
         self.watch_time();

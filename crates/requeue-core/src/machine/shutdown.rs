@@ -199,7 +199,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     fn pass(&mut self, now: Instant) {
         if now > self.now {
-            // what is due at NEVER is never due, whatever a clock shows
+            // a timer at NEVER is never due, whatever a clock shows
             self.now = now.min(Instant::from_nanos(Instant::NEVER.as_nanos() - 1));
         }
     }
@@ -232,7 +232,7 @@ impl<K, V> Core<K, V> {
 
     #[cold]
     fn begin_more(&mut self) -> bool {
-        // what is more than that is for the next look
+        // the rest is left for the next look
         self.line.refill(self.now, BATCH);
         self.waiting_drain.is_some_and(|deadline| deadline <= self.now)
     }

@@ -898,7 +898,7 @@ impl<K: Eq, V> Core<K, V> {
         debounce: Option<Debounce>,
     ) -> Result<Accepted, Refused> {
         let drops = self.room_for_trigger(trigger, hash)?;
-        // what goes through the limiter makes the back-off, and does not disturb it
+        // a trigger through the limiter makes the back-off, and does not disturb it
         let the_queues = if delay.is_limited() { InBackoff::Run } else { self.in_backoff };
         let in_backoff = in_backoff.unwrap_or(the_queues);
         let debounce = debounce.or(self.debounce).filter(|on| on.is_on() && delay.is_now(self.now));
@@ -1163,8 +1163,8 @@ impl<K: Eq, V> Core<K, V> {
         }
         let resets = !new && self.resets(slot, in_backoff);
         let respects = in_backoff == InBackoff::Respect;
-        // whatever its instant: a back-off's timer goes, and one that respects the back-off
-        // which begins joins it
+        // whatever its instant: the timer of a back-off is removed, and one that respects the beginning
+        // back-off joins it
         let anew = new || resets && flags & BACKOFF != 0 || limited && flags & TIMER_RESPECTS != 0;
         let (from, delay, policy) = match delay {
             Delay::Now => (now, Duration::ZERO, Policy::Keep),

@@ -235,7 +235,7 @@ impl<K, V> Core<K, V> {
         let Some(ledger) = &mut self.ledger else { return };
         let number = *ledger.numbers.entry(slot).or_insert(ledger.next);
         if let Some(before) = ledger.entries.get(&number) {
-            // a refused retry beside a timer: the earlier instant, and none is now
+            // a refused retry next to a timer: the earlier instant, and no instant means now
             entry.due = before.due.min(entry.due);
             entry.priority = entry.priority.max(before.priority);
             if before.reason == UnfinishedReason::RetryRefused {

@@ -231,7 +231,7 @@ fn the_soonest_bucket_is_found_all_around() {
 #[test]
 fn q13_a_page_is_kept_beyond_those_that_are_used() {
     const MANY: u32 = 5_000;
-    // each in a bucket of its own, and so in a chunk of its own, 128 of which are a page
+    // each in a separate bucket, and so in a separate chunk, 128 of which make a page
     let mut timers = with_open_buckets();
     for slot in 0..MANY {
         set(&mut timers, 1_000 + slot, 10 * MS + (u64::from(slot) << 19));

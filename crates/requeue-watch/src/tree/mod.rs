@@ -187,7 +187,7 @@ impl Tree {
             return;
         }
         let Ok(found) = disk.look(&self.place(node).join(name)) else {
-            // Without permission, or of a length that the system refuses: the scan says so.
+            // Without permission, or with a name too long for the system: the scan reports it.
             self.todo.push_back((node, Scan::News));
             return;
         };
@@ -265,7 +265,7 @@ impl Tree {
         let Some(parent) = self.dirs.get(&node) else { return };
         let key = self.dir_keys && verdict == Verdict::Key;
         if let Some(child) = parent.dirs.get(name).copied() {
-            // Something happened to its name, or everything is told.
+            // Its name changed, or everything is reported.
             let event = match scan {
                 Scan::All(event) => Some(event),
                 Scan::IfOther => Some(Event::Write),

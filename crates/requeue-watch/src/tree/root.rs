@@ -113,7 +113,7 @@ impl Tree {
                 Ok(found) => found,
                 Err(e) if is_gone(&e) => None,
                 Err(e) => {
-                    // Whoever may not look does not know that it is gone.
+                    // Without permission to look it is not known to be gone.
                     if let Some(node) = self.roots[index].node {
                         self.cannot_look(node, typed, e);
                     }

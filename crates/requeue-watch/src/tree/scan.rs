@@ -50,7 +50,7 @@ impl Tree {
                 self.lost(disk, node);
             }
             Err(e) => {
-                // So that the next look at it lists it, should it be readable then.
+                // So that the next look lists it, if it is readable then.
                 self.unwatch(disk, node);
                 self.cannot_read(node, place, e);
             }
@@ -113,7 +113,7 @@ impl Tree {
         }
         let Some(dir) = self.dirs.get(&node) else { return };
         let root = &self.roots[dir.root];
-        // What is known and stands in the list no more, or as something else, is gone.
+        // A known entry that is not in the list any more, or has another kind, is gone.
         let mut gone_files = dir.files.clone();
         let mut gone_dirs: HashMap<OsString, Node> = dir.dirs.clone();
         let mut hidden = HashSet::new();

@@ -626,7 +626,7 @@ fn a_watch_that_the_kernel_takes_away_is_set_again() {
     let (mut tree, mut disk, mut program) = two_files(&[], false);
     program.events();
     let d = at(&disk, "r/d");
-    // As when a file system is unmounted: nothing is told of the name.
+    // As when a file system is unmounted: no event names the entry.
     let watch = disk.watch_of(d).unwrap();
     disk.watches[watch.0 as usize] = None;
     disk.send(Happened::Itself { watch, over: true });

@@ -177,8 +177,7 @@ impl FakeClock {
         let mut next = None;
         self.turn(|state| {
             next = state.alarms.soonest();
-            // Never back: an alarm that another thread is about to ring may
-            // already be due.
+            // Never back: an alarm that another thread is about to fire may already be due.
             next.map_or(state.now, |at| at.max(state.now))
         });
         next
@@ -237,7 +236,7 @@ impl FakeClock {
         let mut first = FirstPanic::default();
         while let Some(waker) = due {
             first.catch(|| waker.wake());
-            // One at a time, so that what this waker took back does not ring.
+            // One at a time, so that an alarm that this waker cancelled does not fire.
             due = self.state.lock().pop_due();
         }
         first.resume();

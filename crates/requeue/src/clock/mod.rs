@@ -199,7 +199,7 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        // with it goes a waker, which is users' code
+        // dropping it drops a waker, which is users' code
         if let Some(take_back) = self.0.take() {
             in_drop(take_back);
         }
@@ -217,8 +217,7 @@ impl TaskAlarm {
     pub(crate) fn set(&mut self, clock: &dyn Clock, at: Instant, task: &Waker) {
         if !at.is_never() && self.0.as_ref().is_none_or(|(waker, _)| !waker.will_wake(task)) {
             let alarm = clock.wake_at(at, task);
-            // the new one is set before the old one goes, so that a clock's
-            // thread need not start again
+            // the new one is set before the old one is removed, so that a clock's thread need not start again
             self.0 = Some((task.clone(), alarm));
         }
     }
@@ -239,7 +238,7 @@ impl TaskAlarm {
 impl Drop for TaskAlarm {
     #[inline]
     fn drop(&mut self) {
-        // with the alarm goes a waker, whose drop is users' code
+        // dropping the alarm drops a waker, whose drop is users' code
         if self.0.is_some() {
             in_drop(|| drop(self.0.take()));
         }

@@ -145,8 +145,8 @@ impl Parker {
     /// parker.waker().wake_by_ref();
     /// parker.park_timeout(Duration::MAX); // returns at once
     /// ```
-    // Not under loom, whose threads cannot sleep for a time: there every timed
-    // wait goes through an alarm of the model's clock.
+    // Not under loom, whose threads cannot sleep for a time: there every timed wait uses an alarm of the
+    // model's clock.
     #[cfg(not(requeue_loom))]
     pub fn park_timeout(&self, at_most: Duration) {
         if !at_most.is_zero() {
@@ -164,9 +164,8 @@ impl Sleeper {
         if fell_asleep.is_ok() {
             park();
         }
-        // A swap and not a store: it must read from the last wake-up, so as to
-        // acquire all of them (each is a read-modify-write and goes on with the
-        // release sequence of those before it).
+        // A swap and not a store: it must read from the last wake-up, so as to acquire all of them (each is a
+        // read-modify-write and continues the release sequence of those before it).
         self.state.swap(IDLE, Ordering::Acquire);
     }
 }

@@ -225,8 +225,8 @@ impl Timer {
     fn set(&'static self, at: Instant, waker: Waker) -> Result<AlarmId, Waker> {
         let mut state = self.state.lock();
         if !state.running {
-            // Under the lock, which the new thread waits for. Started outside,
-            // a failure would have to be told to those who relied on it meanwhile.
+            // Under the lock, which the new thread waits for. If it were started outside, a failure would
+            // have to be reported to callers that relied on it meanwhile.
             if (self.spawn)(self).is_err() {
                 return Err(waker);
             }
@@ -288,7 +288,7 @@ impl Timer {
             state.asleep_until = Some(at);
             match SystemClock::to_std(at) {
                 Some(at) => drop(self.changed.wait_until(&mut state, at)),
-                // Beyond what the system can say, so beyond the machine's life.
+                // Beyond what the system can represent, so beyond the machine's life.
                 None => self.changed.wait(&mut state),
             }
             state.asleep_until = None;

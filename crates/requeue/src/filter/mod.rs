@@ -126,7 +126,7 @@ impl Filter {
             self.tables.make(0);
             self.gate.store(1, Release);
         }
-        // the Acquire is for a table that somebody else made without the mutex
+        // the Acquire is for a table that another thread made without the mutex
         Some(self.gate.load(Acquire).wrapping_sub(1)).filter(|level| *level < LEVELS)
     }
 
@@ -143,7 +143,7 @@ impl Filter {
         let gate = self.gate.load(Relaxed);
         if self.tables.was_too_small() && (1..LEVELS).contains(&gate) {
             self.tables.make(gate);
-            // not if it was closed, or somebody else did this
+            // not if it was closed, or another thread did this
             let _ = self.gate.compare_exchange(gate, gate + 1, Release, Relaxed);
         }
     }

@@ -36,9 +36,8 @@ impl Entry {
     #[inline]
     fn is_pending(&self, key: u64) -> bool {
         let number = self.number.load(Acquire);
-        // `key` is what was entered under that number, or later: then the number
-        // has been struck out before (released by the store of the key), and the
-        // second look sees that
+        // `key` was entered under that number, or later: then the number has been struck out before (released
+        // by the store of the key), and the second look sees that
         if number == 0 || self.key.load(Acquire) != key {
             return false;
         }
@@ -93,7 +92,7 @@ impl Tables {
     pub(super) fn make(&self, level: usize) {
         if self.levels[level].get().is_none() {
             let bucket = |_| Bucket(std::array::from_fn(|_| Entry::new()));
-            // made before it is set: nobody must wait for somebody who makes it
+            // made before it is set: no thread must wait for the one that makes it
             let _ = self.levels[level].set((0..BUCKETS[level]).map(bucket).collect());
         }
     }
@@ -140,8 +139,8 @@ impl Tables {
             }
             &entries[number as usize % WAYS]
         });
-        // those who found the other key there took it for pending, as it is; its
-        // own hand-out comes with a barrier all the same
+        // callers that found the other key there took it for pending, which it is; its own hand-out comes
+        // with a barrier all the same
         entry.clear();
         entry.fill(key, number);
     }

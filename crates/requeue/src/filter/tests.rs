@@ -231,7 +231,7 @@ fn nothing_is_found_once_the_queue_refuses() {
         q.add(1).expect("open");
         end(&q);
         assert!(q.add(1).is_err() && q.add_ref(&1).is_err());
-        // what stands in the table is withdrawn all the same
+        // entries of the table are withdrawn all the same
         held.done();
         q.try_get().expect("dirty").done();
         assert_eq!(q.stats().known, 0);

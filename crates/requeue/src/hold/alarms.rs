@@ -110,7 +110,7 @@ impl<K, V> Shared<K, V> {
             if slot.at == at {
                 return;
             }
-            // before the clock is asked, which may ring at once
+            // before the clock is called, which may fire the alarm at once
             slot.at = at;
         }
         let ring = self.alarms.rings.get().map(|rings| &rings[which as usize]);
@@ -124,8 +124,7 @@ impl<K, V> Shared<K, V> {
             std::mem::swap(&mut slot.alarm, &mut alarm);
         }
         drop(slots);
-        // the new one was set before this one goes, so that a clock's thread
-        // does not end in between
+        // the new one was set before this one is removed, so that a clock's thread does not end in between
         drop(alarm);
     }
 
@@ -133,11 +132,11 @@ impl<K, V> Shared<K, V> {
     fn alarm_fired(&self, which: Which) {
         let (at, fired) = {
             let slot = &mut self.alarms.slots.lock().slots[which as usize];
-            // it may have rung early: what is due is for the clock to say
+            // it may have fired early: the clock decides what is due
             (slot.at.take(), slot.alarm.take())
         };
         drop(fired);
-        // one that was taken back as it began to ring
+        // an alarm that was cancelled as it began to fire
         let Some(at) = at else { return };
         let wakes = self.with_waiters(|waiters, ready, next, over| {
             match which {

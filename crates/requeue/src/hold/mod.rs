@@ -418,7 +418,7 @@ impl<K, V> Shared<K, V> {
         let State { core, waiters, drains, adders, drain_notice, reading } = &mut *state;
         let reading = *reading;
         core.conclude();
-        // mostly nobody
+        // usually none
         let somebody = waiters.waiting() > 0 || !drains.is_empty() || !adders.is_empty();
         let wakes = somebody.then(|| {
             let mut wakes = Wakes::default();
@@ -431,7 +431,7 @@ impl<K, V> Shared<K, V> {
                 }
             }
             if !adders.is_empty() {
-                // whoever does not find a queue open is refused
+                // a call that does not find the queue open is refused
                 let room = if core.shutting_down() { None } else { core.room_to_make() };
                 adders.wake(room.unwrap_or(usize::MAX), &mut wakes.more);
                 core.take_entered().into_iter().for_each(|hash| adders.wake_known(hash, &mut wakes.more));
@@ -449,7 +449,7 @@ impl<K, V> Shared<K, V> {
         let trash = core.take_trash();
         let forgotten = core.take_forgotten();
         let dropped = core.take_dropped();
-        // no alarm outlives the queue, nor the last timer if nobody waits
+        // no alarm outlives the queue, nor the last timer if no caller waits
         let idle =
             waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
         state.release();
@@ -469,8 +469,8 @@ impl<K, V> Shared<K, V> {
         if !dropped.is_empty() {
             self.tell_of_dropped(dropped);
         }
-        // keys that went by themselves: whoever happened to call has nothing to do
-        // with a panic of their drop, nor must it take the key that was handed out
+        // keys that were dropped by the queue: this caller is not responsible for a panic of their drop, and
+        // it must not lose the key that was handed out
         for (key, value) in trash {
             quietly(|| drop(key));
             quietly(|| drop(value));
@@ -493,7 +493,7 @@ impl<K, V> Shared<K, V> {
         self.tell(|m| m.dropped(keys));
         let mut loans = Vec::with_capacity(dropped.len());
         for (loan, value) in dropped {
-            // whoever added has nothing to do with a panic of this
+            // the adder is not responsible for a panic of this
             quietly(|| match &self.on_dropped {
                 Some(on_dropped) => on_dropped(loan.get(), value),
                 None => drop(value),
@@ -707,7 +707,7 @@ impl<'a, K, V> Hold<'a, K, V> {
     pub(crate) fn drains(&mut self) -> &mut WakerSet {
         self.core.note_beside(pending_work::WAITERS, true);
         if self.drains.is_empty() {
-            // who comes first has just looked: only what changes from now on is news
+            // a new waiter has just looked: only later changes are news
             self.drain_notice = (self.core.releases(), self.core.waiting_until());
         }
         &mut self.drains

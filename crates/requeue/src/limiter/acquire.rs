@@ -198,8 +198,8 @@ impl Future for Acquire<'_> {
         match this.step() {
             Step::Ended(result) => Poll::Ready(result),
             Step::Until(at) => {
-                // Anew at every poll: a clock may have rung a little early, and
-                // then the old alarm rings no more.
+                // Set anew at every poll: a clock may have fired a little early, and then the old alarm does
+                // not fire again.
                 this.alarm = Some(this.clock.wake_at(at, cx.waker()));
                 Poll::Pending
             }

@@ -60,7 +60,7 @@ impl<L> Jitter<L> {
         let nanos = delay.as_nanos();
         // The cast saturates, also from infinity. Nothing stays nothing, and never stays never.
         let more = (nanos as f64 * (self.fraction * unit(self.seed, call))).ceil() as u128;
-        // A limiter may exceed what it said was its longest: never shorter.
+        // A limiter may exceed its stated maximum. Then its delay is not shortened.
         duration(nanos.saturating_add(more)).min(longest).max(delay)
     }
 }

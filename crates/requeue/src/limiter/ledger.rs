@@ -75,7 +75,7 @@ impl Ledger {
         let new = Pace::new(per_second, burst);
         self.per_second = per_second;
         self.pace = new;
-        // what the bucket holds at this instant, debts included, is what it goes on with
+        // it goes on with the bucket's balance at this instant, debts included
         self.since_infinite = match new.rate {
             Some(to) => {
                 self.level = new.with_balance(to, convert(balance, rate, to), now);

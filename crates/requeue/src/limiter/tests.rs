@@ -92,7 +92,7 @@ fn r_bucket_that_could_never_grant_is_refused() {
     assert_eq!(delays(&unlimited, 5), [Duration::ZERO; 5]);
 }
 
-// The bucket as a type of its own.
+// The bucket as a separate type.
 
 #[test]
 fn r_bucket_of_rate_0_gives_its_burst_and_then_never_and_takes_nothing() {
@@ -407,7 +407,7 @@ fn r_bucket_whose_rate_is_infinite_for_no_time_keeps_its_debt() {
     bucket.set_rate(10.0, T0).unwrap();
     assert_eq!(bucket.tokens(T0), -3.0, "what was granted meanwhile took no tokens");
     assert_eq!(bucket.reserve(0, T0).delay(), ms(300));
-    // tokens that are there are not made more either, whatever else is changed
+    // existing tokens are not increased either, whatever else is changed
     let bucket = full();
     assert!(bucket.allow(3, T0));
     bucket.set_rate(f64::INFINITY, T0).unwrap();
@@ -719,7 +719,7 @@ fn r_exponential_record_expires_after_the_end_of_its_last_delay() {
     assert_eq!(limiter.when(&7, end_before(end)), 2 * MS);
     let end = end_before(end) + 2 * MS + S;
     assert_eq!((read(end_before(end)), read(end)), (2, 0));
-    // Without an instant it goes by the latest that the limiter was given.
+    // Without an instant it uses the latest instant that the limiter was given.
     assert_eq!(limiter.num_requeues(&7), 2);
     limiter.when(&8, end);
     assert_eq!(limiter.num_requeues(&7), 0);
@@ -795,7 +795,7 @@ fn r_window_opens_at_the_call_that_finds_none() {
 fn r_window_that_is_full_fixes_the_next_a_period_after_it_began() {
     let limiter = Window::new(S, 4).unwrap();
     let at = |millis| limiter.when(&7, T0 + ms(millis));
-    // the windows of 0 s, of 1 s, and of 2 s, although nobody called between
+    // the windows of 0 s, of 1 s, and of 2 s, although no call came between
     assert_eq!([0, 0, 0, 0, 1900, 1900, 1900, 1900, 2100].map(at), [Duration::ZERO; 9]);
     assert_eq!([at(2100), at(2999), at(2999)], [Duration::ZERO; 3]);
     assert_eq!(at(2999), MS, "the window of 2 s is full");
@@ -917,7 +917,7 @@ fn every_wrapper_passes_every_question_on() {
     check_counted(&MaxOf::new(vec![Box::new(short()), Box::new(own()), Box::new(short())]).unwrap());
     check_counted(&WithMaxWait::new(own(), ms(15)));
     check_counted(&Jitter::new(own(), 0.0, 1).unwrap());
-    // whoever shares a limiter has no counts to ask with
+    // a shared limiter has no counts to ask with
     let shared = Arc::new(own());
     check(&shared);
     check(&&*shared);

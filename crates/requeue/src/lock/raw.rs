@@ -248,8 +248,8 @@ impl RawLock {
                 return;
             }
         }
-        // if somebody has it, that is theirs to do: they find SLEEPERS
-        // (without a number: if it is handed over this thread does not have it, and may call again)
+        // if another thread has it, that thread does it, because it finds SLEEPERS (without a number: if the
+        // lock is handed over, this thread does not have it, and may call again)
         if self.try_take_again(Caller::Other as usize).is_ok() {
             self.lot.unpark_one(|Unparked { any, more, fair }| {
                 if !more {

@@ -153,7 +153,7 @@ fn d10_stepping_from_alarm_to_alarm_visits_every_instant_once() {
 fn d10_waiting_for_alarms_returns_when_so_many_callers_wait() {
     let clock = FakeClock::new();
     clock.wait_for_alarms(0);
-    // Outlive the scope: who looks late must still find as many as it waits for.
+    // Outlive the scope: a late look must still find as many as it waits for.
     let mut later = Vec::new();
     std::thread::scope(|s| {
         for _ in 0..3 {

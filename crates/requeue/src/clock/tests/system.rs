@@ -256,7 +256,7 @@ fn d9_the_thread_is_named_requeue_timer() {
         let name = std::thread::current().name().map(str::to_owned);
         tell.send(name).expect("the test listens");
     });
-    // Straight into the timer: an instant that passed meanwhile must ring there too.
+    // Straight into the timer: an instant that passed meanwhile must fire there too.
     T.set(soon(), waker).expect("a thread can be had");
     let name = told.recv().expect("the alarm rings");
     assert_eq!(name.as_deref(), Some("requeue-timer"));
