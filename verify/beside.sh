@@ -56,6 +56,9 @@ adder() {
             echo "$key" >>"$out/accepted.$1"
             # what waits for a disk is not compared
             [ -n "$before" ] || is_full || echo $((${EPOCHREALTIME/./} - begun)) >>"$out/times.$1"
+            # what the machine itself takes to start a process, among all these, and to hear of its end
+            begun=${EPOCHREALTIME/./}
+            ((n % 16)) || { "$requeue" --version >/dev/null && echo $((${EPOCHREALTIME/./} - begun)) >>"$out/starts.$1"; }
         elif [ -z "$before" ] && ! is_full; then
             echo "add $key was refused: $said" >>"$out/wrong"
         fi
@@ -123,13 +126,17 @@ start
 until_true is_idle
 lost=$(sort -u "$out"/accepted.* | comm -23 - <(sort -u "$out/ran"))
 [ -z "$lost" ] || echo "accepted and never run: $(wc -l <<<"$lost") keys, $(head -3 <<<"$lost" | tr '\n' ' ')" >>"$out/wrong"
-cat "$out"/times.* | sort -n | awk -v kills="$kills" -v refused="$refused" -v fulls="$fulls" '
-    { t[NR] = $1 } END {
+# An add is a process, and waits for the processor as any of the others does: that part is told of beside it.
+tell() {
+    sort -n | awk -v what="$1" '{ t[NR] = $1 } END {
         m = t[int((NR + 1) / 2)]
-        printf "%d adds, %d kills, %d second runners refused, %d full disks\n", NR, kills, refused, fulls
-        printf "an add: median %.1f ms, p99 %.1f ms, slowest %.1f ms, %.1f times the median\n",
-            m / 1000, t[int(NR * 0.99)] / 1000, t[NR] / 1000, t[NR] / m
+        printf "%s: %d, median %.1f ms, p99 %.1f ms, slowest %.1f ms, %.1f times the median\n", what, NR,
+            m / 1000, t[int(NR * 0.99 + 1)] / 1000, t[NR] / 1000, t[NR] / m
     }'
+}
+echo "$kills kills, $refused second runners refused, $fulls full disks"
+cat "$out"/times.* | tell "adds"
+cat "$out"/starts.* | tell "processes that do nothing"
 if [ -s "$out/wrong" ]; then
     sort "$out/wrong" | uniq -c | sort -rn | head -20
     exit 1

@@ -133,7 +133,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__add)
-            opts="-0 -h --engine --json --queue --after --at --every --cron --priority --value --values --group-by --make --null --help"
+            opts="-0 -h --engine --json --queue --after --absorb --at --every --cron --priority --value --values --group-by --make --null --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -702,13 +702,17 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__run)
-            opts="-0 -k -j -q -h --null --priority --max-wait --absorb --group-by --group-cap --group-rate --merge --tag --group --keep-order --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
+            opts="-0 -k -j -q -h --null --priority --max-wait --overdue-every --absorb --group-by --group-cap --group-rate --merge --tag --group --keep-order --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --max-wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --overdue-every)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -982,7 +986,7 @@ _requeue() {
             return 0
             ;;
         requeue__subcmd__work)
-            opts="-0 -k -j -q -h --engine --lease --null --priority --max-wait --absorb --group-by --group-cap --group-rate --merge --tag --group --keep-order --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
+            opts="-0 -k -j -q -h --engine --lease --null --priority --max-wait --overdue-every --absorb --group-by --group-cap --group-rate --merge --tag --group --keep-order --dry-run --watch --stdin --dirs --glob --ignore --no-gitignore --on --no-initial --one --resync --debounce --debounce-max --bound --state --queue --stay --workers --rate --timeout --grace --base-delay --max-delay --jitter --limiter --retry-rate --retry-burst --max-attempts --in-backoff --again-after --fatal-code --drain-timeout --fail-fast --failed-to --left-to --joblog --resume --listen --metrics-to --log --summary --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -997,6 +1001,10 @@ _requeue() {
                     return 0
                     ;;
                 --max-wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --overdue-every)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

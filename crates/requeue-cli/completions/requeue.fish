@@ -43,6 +43,7 @@ complete -c requeue -n "__fish_requeue_needs_command" -f -a "migrate" -d 'Make t
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "check" -d 'Check the file of a durable queue'
 complete -c requeue -n "__fish_requeue_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-wait -d 'With --priority, after D in line, run a key before others (oldest first), in one of every 8 runs' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l overdue-every -d 'With --max-wait, one of every N runs instead of every 8; 2 at least' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Divide keys into groups that take turns. The group of a key is the text before the first SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do not match form one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, start at most R runs of each group per second, or per minute or hour with R/m and R/h, retries included. Other groups go ahead of one that waits for this' -r
@@ -135,7 +136,8 @@ complete -c requeue -n "__fish_requeue_using_subcommand plan" -l json -d 'Print 
 complete -c requeue -n "__fish_requeue_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l engine -d 'Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are percent-encoded' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l lease -d 'On a server, how long this process may be silent before others get its keys [default: 30s]' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'With --group-by, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-wait -d 'One of every 8 runs is of the key that has been ready longest, once that is D; not with --group-by, as of each group the oldest key runs first anyway (not on a server)' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l overdue-every -d 'With --max-wait, one of every N runs instead of every 8; 2 at least (not on a server)' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this (not on a server)' -r
@@ -218,6 +220,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand add" -l priority -d 'Pri
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l value -d 'Pass this JSON value to the runs of the keys; values of a key before its run are all passed to it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l group-by -d 'On a server, divide keys into groups that take turns. The group of a key is the text before the first SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do not match form one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l json -d 'Print one JSON object per line'
+complete -c requeue -n "__fish_requeue_using_subcommand add" -l absorb -d 'The run stands for the delayed runs that the keys have by now, retries too: their timers go. Without this each comes when it is due'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l values -d 'Read lines of a key, a tab and a JSON value from standard input. An invalid line is reported, and the others are added'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -l make -d 'On a server, create the queue if needed. Without this, a name that no process has worked on is an error; the queue `default` is always created'
 complete -c requeue -n "__fish_requeue_using_subcommand add" -s 0 -l null -d 'Keys on standard input end with a NUL instead of a newline'

@@ -84,11 +84,10 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
         }
     };
     let (grouped, told) = (with_groups(args), told_to(args, sink));
-    // others may add keys with priorities to a file; where groups take turns these are none of ours to choose
-    let priority = args.priority || (args.engine().is_some() && args.group_by.is_none());
+    let priority = args.has_priorities();
     let (in_backoff, rate) = (args.in_backoff.into(), args.rate);
     let absorb = args.absorb;
-    let (max_wait, bound) = (args.max_wait, args.bound);
+    let (max_wait, overdue_every, bound) = (args.max_wait, args.overdue_every, args.bound);
     Ok(Box::new(move |builder| {
         let builder = grouped(limited(builder.timers_absorbed(absorb).in_backoff(in_backoff)));
         let builder = if priority { builder.priorities() } else { builder };
@@ -97,6 +96,7 @@ fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Erro
             Some(Rate::Most(rate)) => builder.rate(rate, at_once(rate)),
         };
         let builder = max_wait.into_iter().fold(builder, Builder::max_wait);
+        let builder = overdue_every.into_iter().fold(builder, Builder::overdue_every);
         let builder = bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
         told(builder)
     }))

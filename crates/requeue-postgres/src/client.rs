@@ -330,6 +330,31 @@ impl Client {
         })
     }
 
+    /// Takes away the timers of keys that are to run anyway: such a run stands for the delayed runs of its key, retries too.
+    /// For keys that were added just before.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked, or somebody has locked one of the keys for long.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").add_many(&[4711_u64], None, 0).wait()?;
+    /// pg.client("orders").absorb(&[4711_u64]).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn absorb<K: Key>(&self, keys: &[K]) -> Op<()> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                for keys in keys.chunks(AT_ONCE) {
+                    office.query("select requeue.absorb($1, $2)", &[&queue, &keys]).await?;
+                }
+                Ok(())
+            })
+        })
+    }
+
     /// The keys of the queue, those in line first and in order.
     ///
     /// They are read in pages of 20,000, by several statements, and all kept in memory. A key that is known

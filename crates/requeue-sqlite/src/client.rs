@@ -1,13 +1,13 @@
 //! [`Client`]: a file's operations for processes that do not work on it.
 
 use crate::bell;
-use crate::letters::{Letter, fold, obey};
+use crate::letters::{ABSORB, Letter, fold, obey};
 use crate::list::{self, Counts, Order, Pending, Seen};
 use crate::lock::Writes;
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
 use crate::schedule::Schedule;
-use crate::schema::{Link, about, not_applied};
+use crate::schema::{Link, about, not_applied, words};
 use crate::store;
 use requeue::EngineError;
 use requeue::engine::{Key, Listed};
@@ -86,6 +86,38 @@ pub struct FileStats {
     pub at_least: bool,
 }
 
+/// How keys are added to a queue of a file: [`Client::add_with`].
+///
+/// ```
+/// # use requeue_sqlite::{AddOptions, Client};
+/// # use std::time::Duration;
+/// # let dir = tempfile::tempdir()?;
+/// let client = Client::open(dir.path().join("a.db"))?;
+/// let options = AddOptions { every: Some(Duration::from_secs(3600)), ..AddOptions::default() };
+/// client.add_with("jobs", &["report".to_owned()], &options)?;
+/// assert_eq!(client.list("jobs")?[0].every, Some(Duration::from_secs(3600)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AddOptions<'a> {
+    /// The keys run so much later.
+    pub delay: Option<Duration>,
+    /// Whether the queue has priorities is not known here: where it has none the keys run without.
+    pub priority: i16,
+    /// They come again so long after each run, as [`Queue::add_every`](crate::Queue::add_every) says, until they are
+    /// [cancelled](Client::cancel).
+    pub every: Option<Duration>,
+    /// They come at these times, the first of them the next one, until they are [cancelled](Client::cancel), and whatever
+    /// their runs take. Times that come during a run, or while nobody works on the queue, are one run. `delay` and `every`
+    /// say nothing then.
+    pub schedule: Option<&'a Schedule>,
+    /// A value for each key, as JSON, in their order. Values of a key merge, the older first, in the process that works on
+    /// the queue: they wait in the file until there is one.
+    pub values: &'a [String],
+    /// The run stands for the delayed runs that the key has by now, retries too: their timers go. Only without a delay.
+    pub absorb: bool,
+}
+
 impl Client {
     /// Opens a file, or creates it. An existing file is not written to.
     ///
@@ -120,39 +152,13 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, None)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add(&self, queue: &str, key: &impl Key, delay: Option<Duration>) -> Result<(), EngineError> {
-        self.add_with_priority(queue, key, delay, 0)
-    }
-
-    /// Like [`add`](Self::add), with a priority, for a queue that has them.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`add`](Self::add). The file does not tell whether the queue has priorities; if not, the
-    /// key runs without.
-    ///
-    /// ```
-    /// # use requeue_sqlite::Client;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
-    /// # let key = "order-4711".to_owned();
-    /// client.add_with_priority("orders", &key, None, 7)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_with_priority(
-        &self,
-        queue: &str,
-        key: &impl Key,
-        delay: Option<Duration>,
-        priority: i16,
-    ) -> Result<(), EngineError> {
-        self.write(queue, &[&key.to_bytes()], None, |_, letter| Letter { delay, priority, ..letter })
-            .map(drop)
+        self.add_many(queue, &[key.to_bytes().into_owned()], delay, 0)
     }
 
     /// Like [`add`](Self::add) for each key, in one transaction: all or none.
@@ -164,170 +170,72 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add_many("orders", &["a".to_owned(), "b".to_owned()], None, 0)?;
     /// assert_eq!(client.list("orders")?.len(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_many<K: Key>(
-        &mut self,
+        &self,
         queue: &str,
         keys: &[K],
         delay: Option<Duration>,
         priority: i16,
     ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, |_, letter| Letter { delay, priority, ..letter })
+        self.add_with(queue, keys, &AddOptions { delay, priority, ..AddOptions::default() })
     }
 
-    /// Like [`add_many`](Self::add_many), for keys that come again after each run, as with
-    /// [`Queue::add_every`](crate::Queue::add_every). [`cancel`](Self::cancel) ends that.
+    /// [`add_many`](Self::add_many) with more said of the keys: [`AddOptions`].
     ///
     /// # Errors
     ///
-    /// Like [`add`](Self::add).
+    /// The errors of [`add`](Self::add); and [`EngineError::NotApplied`] if no time of the schedule comes. A value that the
+    /// process that works can't read makes its key dead, with the reason.
     ///
     /// ```
-    /// # use requeue_sqlite::Client;
-    /// # use std::time::Duration;
+    /// # use requeue_sqlite::{AddOptions, Client, Schedule};
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
-    /// client.add_every("jobs", &["report".to_owned()], Duration::from_secs(3600), None, 0)?;
-    /// assert_eq!(client.list("jobs")?[0].every, Some(Duration::from_secs(3600)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_every<K: Key>(
-        &mut self,
-        queue: &str,
-        keys: &[K],
-        every: Duration,
-        delay: Option<Duration>,
-        priority: i16,
-    ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, |_, letter| Letter { delay, priority, every: Some(every), ..letter })
-    }
-
-    /// Like [`add_many`](Self::add_many), with one JSON value for all keys. Values of a key merge, the older
-    /// first, in the process that works on the queue; until then they wait in the file.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`add`](Self::add). A value that the process that works can't read makes its key dead,
-    /// with the reason.
-    ///
-    /// ```
-    /// # use requeue_sqlite::Client;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
-    /// client.add_values("users", &["u7".to_owned()], r#"["mail"]"#, None, 0)?;
-    /// assert_eq!(client.list("users")?[0].value.as_deref(), Some(r#"["mail"]"#));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_values<K: Key>(
-        &mut self,
-        queue: &str,
-        keys: &[K],
-        value: &str,
-        delay: Option<Duration>,
-        priority: i16,
-    ) -> Result<(), EngineError> {
-        let value = Some(value.as_bytes().to_vec());
-        self.add_all(queue, keys, move |_, letter| Letter { delay, priority, value: value.clone(), ..letter })
-    }
-
-    /// Like [`add_values`](Self::add_values), with a value for each key, in order.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`add_values`](Self::add_values).
-    ///
-    /// ```
-    /// # use requeue_sqlite::Client;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
-    /// client.add_each("users", &["u7".to_owned(), "u8".to_owned()], &["1".to_owned(), "2".to_owned()], None, 0)?;
-    /// assert_eq!(client.list("users")?[1].value.as_deref(), Some("2"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn add_each<K: Key>(
-        &mut self,
-        queue: &str,
-        keys: &[K],
-        values: &[String],
-        delay: Option<Duration>,
-        priority: i16,
-    ) -> Result<(), EngineError> {
-        self.add_all(queue, keys, move |nth, letter| {
-            let value = values.get(nth).map(|value| value.as_bytes().to_vec());
-            Letter { delay, priority, value, ..letter }
-        })
-    }
-
-    /// Like [`add_many`](Self::add_many), for keys that come at these times until they are
-    /// [cancelled](Self::cancel), however long their runs take. The first time is the next one. Times during
-    /// a run, or without a process that works, give one run.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`add`](Self::add); and [`EngineError::NotApplied`] if the schedule has no further time.
-    ///
-    /// ```
-    /// # use requeue_sqlite::{Client, Schedule};
-    /// # let dir = tempfile::tempdir()?;
-    /// let mut client = Client::open(dir.path().join("a.db"))?;
+    /// let client = Client::open(dir.path().join("a.db"))?;
     /// let workdays: Schedule = "cron 0 18 * * 1-5 Europe/Berlin".parse()?;
-    /// client.add_scheduled("jobs", &["report".to_owned()], &workdays, 0)?;
+    /// let options = AddOptions { schedule: Some(&workdays), ..AddOptions::default() };
+    /// client.add_with("jobs", &["report".to_owned()], &options)?;
     /// assert_eq!(client.list("jobs")?[0].schedule.as_deref(), Some("cron 0 18 * * 1-5 Europe/Berlin"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_scheduled<K: Key>(
-        &mut self,
-        queue: &str,
-        keys: &[K],
-        schedule: &Schedule,
-        priority: i16,
-    ) -> Result<(), EngineError> {
-        let now = SystemTime::now();
-        let first =
-            schedule.next(now).ok_or_else(|| not_applied(format!("{schedule}: this time does not come")))?;
-        let delay = first.duration_since(now).ok();
-        self.add_by(queue, keys, Some(schedule), |_, letter| Letter { delay, priority, ..letter })
-    }
-
-    fn add_all<K: Key>(
+    pub fn add_with<K: Key>(
         &self,
         queue: &str,
         keys: &[K],
-        how: impl Fn(usize, Letter) -> Letter,
+        options: &AddOptions<'_>,
     ) -> Result<(), EngineError> {
-        self.add_by(queue, keys, None, how)
+        let &AddOptions { delay, priority, every, schedule, values, absorb } = options;
+        let first = |schedule: &Schedule| {
+            let (now, never) =
+                (SystemTime::now(), || not_applied(format!("{schedule}: this time does not come")));
+            Ok::<_, EngineError>(schedule.next(now).ok_or_else(never)?.duration_since(now).ok())
+        };
+        let delay = schedule.map_or(Ok(delay), first)?;
+        let absorbs = absorb && delay.is_none();
+        self.write(queue, schedule, keys.len(), |nth, letter| {
+            let what = if absorbs { ABSORB.to_owned() } else { letter.what };
+            let value = values.get(nth).map(|value| value.as_bytes().to_vec());
+            Letter { what, key: keys[nth].to_bytes().into(), delay, priority, every, value, ..letter }
+        })
     }
 
-    fn add_by<K: Key>(
-        &self,
-        queue: &str,
-        keys: &[K],
-        schedule: Option<&Schedule>,
-        how: impl Fn(usize, Letter) -> Letter,
-    ) -> Result<(), EngineError> {
-        let keys: Vec<_> = keys.iter().map(Key::to_bytes).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        self.write(queue, &keys, schedule, how).map(drop)
-    }
-
-    /// Asks for runs of keys: through the process that works on the queue or, if there is none, directly in
-    /// their rows.
+    /// Asks for runs of so many keys: of the process that works on the queue or, where there is none, in their rows at once.
     fn write(
         &self,
         queue: &str,
-        keys: &[&[u8]],
         schedule: Option<&Schedule>,
+        keys: usize,
         how: impl Fn(usize, Letter) -> Letter,
     ) -> Result<(), EngineError> {
         let is_told = self.in_turn(queue, true, |begun, number, is_worked_on| {
             let rule = schedule.map(|schedule| rule(begun, schedule)).transpose()?;
-            for (nth, key) in keys.iter().enumerate() {
-                let letter = how(nth, Letter::new(number, "add", key));
+            for nth in 0..keys {
+                let letter = how(nth, Letter::new(number, "add", &[]));
                 let letter = Letter { every: rule.or(letter.every), ..letter };
                 // only who works on the queue can merge values
                 if is_worked_on || letter.value.is_some() {
@@ -382,7 +290,7 @@ impl Client {
         };
         let written = written().map_err(&said).and_then(|written| {
             begun.execute_batch("commit").map_err(|e| match e.sqlite_error_code() {
-                Some(ErrorCode::SystemIoFailure) => EngineError::Unknown(e.into()),
+                Some(ErrorCode::SystemIoFailure) => EngineError::Unknown(words(e)),
                 _ => said(e),
             })?;
             Ok(written)
@@ -392,6 +300,7 @@ impl Client {
             drop(begun.execute_batch("rollback"));
         }
         drop(turn);
+        link.shorten_log();
         match link.is_cut_off() {
             Some(why) if written.is_ok() => Err(EngineError::Unknown(why.into())),
             _ => written,
@@ -408,7 +317,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, None)?;
     /// assert!(client.cancel("orders", &key)? && !client.cancel("orders", &key)?);
@@ -427,7 +336,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// let keys = ["a".to_owned(), "b".to_owned()];
     /// client.add_many("orders", &keys, None, 0)?;
     /// assert_eq!(client.cancel_many("orders", &keys)?, 2);
@@ -453,7 +362,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, Some(std::time::Duration::from_secs(60)))?;
     /// assert!(client.retry("orders", &key)?);
@@ -472,7 +381,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.pause("orders")?;
     /// assert!(client.stats("orders")?.paused);
@@ -491,7 +400,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.resume("orders")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -509,7 +418,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// assert_eq!(client.purge("orders")?, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -639,7 +548,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, None)?;
     /// assert_eq!(client.queues()?, ["orders"]);
@@ -664,7 +573,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, None)?;
     /// assert_eq!(client.list("orders")?[0].key, b"order-4711");
@@ -690,7 +599,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// client.add_many("orders", &["a".to_owned(), "b".to_owned()], None, 0)?;
     /// let mut first = None;
     /// client.list_each("orders", |key| {
@@ -707,7 +616,7 @@ impl Client {
             let order = Order::read(connection, number, &pending, wall())?;
             Ok(Some((number, pending, order)))
         })?;
-        let Some((number, pending, order)) = read else { return Ok(()) };
+        let Some((number, pending, mut order)) = read else { return Ok(()) };
         let (mut begin, mut size) = (0, list::Size::first());
         loop {
             let keys = order.page(begin, size.next());
@@ -736,7 +645,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// assert!(client.state("orders", &key)?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -767,7 +676,7 @@ impl Client {
     /// ```
     /// # use requeue_sqlite::Client;
     /// # let dir = tempfile::tempdir()?;
-    /// # let mut client = Client::open(dir.path().join("a.db"))?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
     /// # let key = "order-4711".to_owned();
     /// client.add("orders", &key, None)?;
     /// assert_eq!(client.stats("orders")?.ready, 1);

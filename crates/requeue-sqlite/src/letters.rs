@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How long answers are kept that are not read.
 const KEPT: Duration = Duration::from_secs(60);
 
+/// An add whose run stands for the delayed runs that the key has.
+pub(crate) const ABSORB: &str = "absorb";
+
 /// A request of another process to a queue.
 #[derive(Clone)]
 pub(crate) struct Letter {
@@ -51,7 +54,18 @@ impl Letter {
             priority: self.priority,
             value: self.value.clone().zip(merge.cloned()),
             every: self.every,
+            absorbs: self.absorbs(),
         }
+    }
+
+    /// Whether it adds a key, and nobody waits for its answer.
+    pub(crate) fn is_add(&self) -> bool {
+        matches!(&*self.what, "add" | ABSORB)
+    }
+
+    /// Whether the key's timer goes, as its run comes now.
+    pub(crate) fn absorbs(&self) -> bool {
+        matches!(&*self.what, "retry" | ABSORB)
     }
 
     /// Puts it into the inbox. Returns its number.
@@ -82,7 +96,7 @@ pub(crate) fn unread(
         let mut letters = connection.prepare_cached(
             "select id, queue, what, at, key, delay, priority, every, value,
                  (select text from rule where rule.id = every - (1 << 62)) from inbox
-             where answer is null and queue = ?1 and (?2 or what <> 'add') order by id limit ?3",
+             where answer is null and queue = ?1 and (?2 or what not in ('add', 'absorb')) order by id limit ?3",
         )?;
         let letters = letters.query_map(params![queue, !closed.contains(queue), most as i64], |row| {
             Ok(Letter {
@@ -155,7 +169,7 @@ pub(crate) fn obey(
 ) -> rusqlite::Result<Option<String>> {
     let Letter { queue, what, at, key, .. } = letter;
     Ok(match &**what {
-        "add" => {
+        "add" | ABSORB => {
             // the instant is larger than any ticket yet, so it is the end of the line
             match write_trigger(connection, &letter.trigger(at.unsigned_abs(), merge)) {
                 Ok(()) => None,

@@ -59,19 +59,25 @@
 mod answer;
 mod bell;
 mod client;
+mod file;
+mod intake;
 mod key;
 mod letters;
 mod list;
 mod lock;
 mod look;
+mod open;
+mod pen;
 mod queue;
+mod restore;
 mod rows;
 mod schedule;
 mod schema;
 mod store;
 mod writer;
 
-pub use client::{Client, FileStats};
-pub use queue::{Queue, QueueBuilder, Sqlite};
+pub use client::{AddOptions, Client, FileStats};
+pub use file::{QueueBuilder, Sqlite};
+pub use queue::Queue;
 pub use requeue::engine::{Key, Listed, Status};
 pub use schedule::Schedule;

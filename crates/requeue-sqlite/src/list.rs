@@ -99,7 +99,7 @@ impl Pending {
         for letter in letters {
             match &*letter.what {
                 "pause" | "resume" => pending.paused = Some(letter.what == "pause"),
-                "add" if key.is_none_or(|key| key == letter.key) => pending.add(letter),
+                _ if letter.is_add() && key.is_none_or(|key| key == letter.key) => pending.add(letter),
                 _ => {}
             }
         }
@@ -116,6 +116,9 @@ impl Pending {
             _ => None,
         };
         known.priority = known.priority.max(letter.priority);
+        if letter.absorbs() {
+            known.what.clone_from(&letter.what);
+        }
         if letter.every.is_some() {
             (known.every, known.rule) = (letter.every, letter.rule);
         }
@@ -141,7 +144,8 @@ impl Pending {
             listed.status = status;
         }
         let left = due.map(|due| since(now, due));
-        listed.due_in = listed.due_in.into_iter().chain(left).min();
+        let known = listed.due_in.filter(|_| !letter.absorbs());
+        listed.due_in = known.into_iter().chain(left).min();
         listed.error = None;
         listed.priority = listed.priority.max(letter.priority);
         if letter.every.is_some() {
@@ -193,6 +197,8 @@ pub(crate) fn since(at: Wall, now: Wall) -> Duration {
 pub(crate) struct Order {
     bytes: Vec<u8>,
     keys: Vec<(u8, i64, Range<usize>)>,
+    /// The first of them that are in order already.
+    sorted: usize,
 }
 
 impl Order {
@@ -231,11 +237,6 @@ impl Order {
             let rank = if pending.makes_ready(key, now) { 1 } else { 2 };
             order.push(rank, due(letter).unwrap_or(letter.id), key);
         }
-        let Self { bytes, keys } = &mut order;
-        keys.sort_unstable_by(|(rank, place, key), (other_rank, other_place, other)| {
-            let by_place = (rank, place).cmp(&(other_rank, other_place));
-            by_place.then_with(|| bytes[key.clone()].cmp(&bytes[other.clone()]))
-        });
         Ok(order)
     }
 
@@ -245,8 +246,24 @@ impl Order {
         self.keys.push((rank, place, begin..self.bytes.len()));
     }
 
-    /// At most `most` keys from this place in the order on.
-    pub(crate) fn page(&self, begin: usize, most: usize) -> Vec<&[u8]> {
+    /// The keys from this place in the order on, this many at most. The first page is found without sorting the others.
+    pub(crate) fn page(&mut self, begin: usize, most: usize) -> Vec<&[u8]> {
+        let Self { bytes, keys, sorted } = self;
+        let end = begin.saturating_add(most).min(keys.len());
+        if end > *sorted {
+            let by_place = |(rank, place, key): &(u8, i64, Range<usize>),
+                            (other_rank, other_place, other): &_| {
+                let by_place = (rank, place).cmp(&(other_rank, other_place));
+                by_place.then_with(|| bytes[key.clone()].cmp(&bytes[Range::clone(other)]))
+            };
+            let rest = &mut keys[*sorted..];
+            let first = if *sorted == 0 { end } else { rest.len() };
+            if first < rest.len() {
+                rest.select_nth_unstable_by(first, by_place);
+            }
+            rest[..first].sort_unstable_by(by_place);
+            *sorted += first;
+        }
         let page = self.keys.iter().skip(begin).take(most);
         page.map(|(_, _, key)| &self.bytes[key.clone()]).collect()
     }

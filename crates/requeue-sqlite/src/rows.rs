@@ -53,6 +53,8 @@ pub(crate) struct TriggerRow {
     pub(crate) value: Option<(Vec<u8>, Arc<MergeBytes>)>,
     /// Interval at which the key comes again after each run from now on.
     pub(crate) every: Option<Duration>,
+    /// The key's timer goes.
+    pub(crate) absorbs: bool,
 }
 
 /// State of a key in the queue in memory after the end of a run.
@@ -137,7 +139,7 @@ pub(crate) enum NotWritten {
 impl NotWritten {
     pub(crate) fn of(self, nth: usize) -> Failed {
         match self {
-            Self::Store(e) => Failed::Not(e.into()),
+            Self::Store(e) => e.into(),
             Self::Trigger(e) => Failed::Trigger(nth, e),
         }
     }
@@ -198,7 +200,7 @@ pub(crate) fn write_end(begun: &Connection, queue: i64, key: &[u8], end: &EndRow
 }
 
 pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<(), NotWritten> {
-    let TriggerRow { queue, key, ticket, at, delay, priority, value, every } = trigger;
+    let TriggerRow { queue, key, ticket, at, delay, priority, value, every, absorbs } = trigger;
     let value = match value {
         None => None,
         Some((newer, merge)) => {
@@ -218,15 +220,16 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
          on conflict(queue, key) do update set
              ord = case when ready then ord else excluded.ord end,
              ready = max(ready, excluded.ready),
-             delay = case when due is null or excluded.due < due then excluded.delay else delay end,
-             due = case when due is null then excluded.due else min(due, coalesce(excluded.due, due)) end,
+             delay = case when ?10 or due is null or excluded.due < due then excluded.delay else delay end,
+             due = case when ?10 or due is null then excluded.due else min(due, coalesce(excluded.due, due)) end,
              priority = max(priority, excluded.priority),
              dead = 0,
              error = null,
              value = coalesce(excluded.value, value)",
     )?;
     let due = delay.map(|delay| at.saturating_add(delay));
-    asked.execute(params![queue, key, signed(*ticket), delay.is_none(), due, delay, priority, at, value])?;
+    let (ord, ready) = (signed(*ticket), delay.is_none());
+    asked.execute(params![queue, key, ord, ready, due, delay, priority, at, value, absorbs])?;
     if let Some(every) = every {
         let scheduled = "insert or replace into schedule(queue, key, every) values(?1, ?2, ?3)";
         begun.prepare_cached(scheduled)?.execute(params![queue, key, micros(*every)])?;

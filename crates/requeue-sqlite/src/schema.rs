@@ -4,6 +4,8 @@ use crate::lock::{self, Database, Turn, Writes, beside};
 use requeue::{BoxError, EngineError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,8 +98,32 @@ pub(crate) fn about(path: &Path) -> impl Fn(rusqlite::Error) -> EngineError + '_
     move |e| match e.sqlite_error_code() {
         Some(ErrorCode::ReadOnly) => not_applied(format!("{}: it can't be written to", path.display())),
         Some(ErrorCode::NotADatabase) => not_applied(format!("{}: it is no SQLite database", path.display())),
-        _ => not_applied(format!("{}: {e}", path.display())),
+        _ => not_applied(format!("{}: {}", path.display(), words(e))),
     }
+}
+
+const CUT: &str = "its log, the file beside it that ends in -wal, was removed, replaced or truncated while processes had it \
+                   open, and what it had is lost: end them, and start them again";
+
+/// An error of SQLite, in words where it says too little.
+pub(crate) fn words(e: rusqlite::Error) -> BoxError {
+    // less was read than stands in the index of the log
+    let is_cut = e.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_IOERR_SHORT_READ);
+    if is_cut { CUT.into() } else { e.into() }
+}
+
+/// Whether somebody has truncated a log before the last was written to it: it begins with nothing then.
+fn is_hollow(log: &Path) -> bool {
+    let mut begin = [0; 4];
+    File::open(log).is_ok_and(|mut log| log.read_exact(&mut begin).is_ok() && begin == [0; 4])
+}
+
+/// The log of a database that is not there: SQLite would remove it as it makes a new one, with what was accepted last.
+fn log_alone(path: &Path) -> Option<PathBuf> {
+    let has_something = |path: &Path| path.metadata().is_ok_and(|it| it.len() > 0);
+    let log = beside(path, "-wal");
+    // in this order: another process may be making the file, and makes its log last
+    (has_something(&log) && !has_something(path)).then_some(log)
 }
 
 /// The version of our schema in a file; 0 if it is empty.
@@ -134,6 +160,12 @@ impl Link {
         // so that no name is one of SQLite's own (":memory:", a URI), and another working directory changes nothing
         let path = &std::path::absolute(path).map_err(said)?;
         let said = |e: std::io::Error| not_applied(format!("{}: {e}", path.display()));
+        if let Some(log) = log_alone(path) {
+            let (path, log) = (path.display(), log.display());
+            let why = "the file was removed or renamed without it: end the process that has it open, and bring the file back or \
+                       move its log to where it is; or remove the log, with the keys that were accepted last";
+            return Err(not_applied(format!("{path}: it is not there, but its log {log} is: {why}")));
+        }
         let database = Database::open(path, true).map_err(said)?;
         let opens = database.opens();
         let connection = Connection::open(path).map_err(about(path))?;
@@ -194,6 +226,16 @@ impl Link {
         turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
     }
 
+    /// Has a long log go with this connection, if nobody else has the file open: the next one to open it would read all of the
+    /// log to make an index of it.
+    pub(crate) fn shorten_log(&self) {
+        let is_long = self.beside[0].0.metadata().is_ok_and(|log| log.len() > LONG_LOG);
+        if is_long && self.database.is_alone() {
+            // where it fails the log stays
+            drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false));
+        }
+    }
+
     /// The reason why writes are lost, if they are: the file, its log or SQLite's shared memory was removed,
     /// renamed, or replaced.
     pub(crate) fn is_cut_off(&mut self) -> Option<String> {
@@ -216,9 +258,15 @@ impl Link {
             }
             *known = now;
         }
+        if is_hollow(&self.beside[0].0) {
+            return Some(format!("{}: {CUT}", self.path.display()));
+        }
         None
     }
 }
+
+/// A log of so many bytes is read in some milliseconds.
+const LONG_LOG: u64 = 4 << 20;
 
 fn waits(of: Writes) -> Duration {
     if of == Writes::Runner { lock::RUNNER_WAITS } else { lock::ADDER_WAITS }

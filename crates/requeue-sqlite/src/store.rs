@@ -7,7 +7,7 @@ use crate::rows::{
     EndRow, MergeBytes, Place, Stored, TriggerRow, duration, queue_number, unschedule, wall, write_end,
     write_trigger,
 };
-use crate::schema::{Link, Scan, not_applied};
+use crate::schema::{Link, Scan, not_applied, words};
 use requeue::{BoxError, EngineError};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ pub(crate) enum Failed {
 
 impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Not(error.into())
+        Self::Not(words(error))
     }
 }
 
@@ -107,8 +107,8 @@ impl Failed {
 pub(crate) enum Claimed {
     /// This process works on it from now on: the queue's number, and the fence before its first one.
     Ours(i64, u64),
-    /// Another process does. Its number, if the file has it.
-    By(Option<u32>),
+    /// Another one does: the queue's number, and that of the process, if it stands in the file.
+    By(i64, Option<u32>),
 }
 
 /// Whether there was no room for it. For its shared memory, and for files that it can't create, SQLite does
@@ -218,11 +218,11 @@ impl Store {
         let begun = &link.connection;
         let queue = queue_number(begun, name)?;
         if !link.database.work_on(queue)? {
-            return Ok(Claimed::By(runner(begun, queue)?));
+            return Ok(Claimed::By(queue, runner(begun, queue)?));
         }
         if has_heir(&self.path, queue) {
             link.database.leave(queue);
-            return Ok(Claimed::By(runner(begun, queue)?));
+            return Ok(Claimed::By(queue, runner(begun, queue)?));
         }
         let claimed = || -> rusqlite::Result<i64> {
             let (last, passed) = last_epoch(begun, queue)?;
@@ -248,12 +248,17 @@ impl Store {
         })?;
         let Some((queue, (last, passed), runner)) = found else { return Err(e) };
         if !self.database().work_on(queue).map_err(not_applied)? {
-            return Ok(Claimed::By(runner));
+            return Ok(Claimed::By(queue, runner));
         }
         let epoch = last + 1 + (passed >> EPOCHS);
         self.epochs.insert(queue, Epoch { epoch, is_written: false });
         let beyond = passed & ((1 << EPOCHS) - 1);
         Ok(Claimed::Ours(queue, (epoch.unsigned_abs() << EPOCHS) + beyond.unsigned_abs()))
+    }
+
+    /// Whether nobody works on a queue, nor may have inherited that. Where the system does not say it, a claim finds out.
+    pub(crate) fn is_free(&self, queue: i64) -> bool {
+        !self.database().is_worked_on(queue).unwrap_or(false) && !has_heir(&self.path, queue)
     }
 
     /// A lock on a queue that child processes may inherit.
@@ -428,7 +433,7 @@ impl Store {
             return Err(match code {
                 // it found no room for all of it, so it wrote no end of the transaction
                 Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => Failed::Not(e.into()),
-                _ => Failed::Maybe(e.into()),
+                _ => Failed::Maybe(words(e)),
             });
         }
         self.turn = None;

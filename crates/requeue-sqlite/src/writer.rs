@@ -329,8 +329,8 @@ impl Desk {
         // waits for that, as it may mean the same key.
         let mut triggers = false;
         let behind = letters.iter().position(|letter| {
-            let waits = triggers && letter.what != "add";
-            triggers |= matches!(&*letter.what, "add" | "retry");
+            let waits = triggers && !letter.is_add();
+            triggers |= letter.is_add() || letter.what == "retry";
             waits
         });
         if let Some(behind) = behind {
@@ -405,7 +405,7 @@ impl Desk {
                 {
                     answered.push((letter.id, Some("nothing".to_owned())));
                 }
-                Some(intake) if letter.what != "add" => match intake.obey(&letter) {
+                Some(intake) if !letter.is_add() => match intake.obey(&letter) {
                     Obeyed::Answer(answer) => answered.push((letter.id, Some(answer))),
                     Obeyed::Trigger(answer) => {
                         answered.push((letter.id, Some(answer)));
@@ -424,7 +424,7 @@ impl Desk {
         let mut joined: Vec<Routed> = Vec::with_capacity(letters.len());
         let mut first: HashMap<(i64, Vec<u8>), usize> = HashMap::new();
         for (letter, intake) in letters {
-            let is_now = letter.what == "add" && letter.delay.is_none();
+            let is_now = letter.is_add() && letter.delay.is_none();
             let intake = match intake {
                 Some(intake) if is_now => intake,
                 intake => {
@@ -470,7 +470,7 @@ impl Desk {
                 group.letters.push(letter);
                 continue;
             };
-            let is_add = letter.what == "add";
+            let is_add = letter.is_add();
             match intake.trigger(&letter, ticket) {
                 Ok((trigger, tells)) => {
                     group.triggers.push(trigger);

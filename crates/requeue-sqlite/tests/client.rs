@@ -289,7 +289,7 @@ fn e1_what_others_add_while_the_queue_shuts_down_runs_when_the_file_is_opened_ag
 
 #[test]
 fn e29_a_thousand_triggers_for_a_queue_that_is_shut_down_do_not_stop_those_for_another() {
-    let mut world = World::new();
+    let world = World::new();
     let file = Sqlite::open(world.file()).unwrap();
     let shut: Queue<String> = file.queue("shut").open().unwrap();
     let orders: Queue<String> = file.queue("orders").open().unwrap();

@@ -5,9 +5,11 @@ mod common;
 
 use self::common::{LONG, once_free};
 use requeue::{Add, EngineError, Outcome, Run, Worker};
-use requeue_sqlite::{Client, Queue, Sqlite, Status};
+use requeue_sqlite::{AddOptions, Client, Queue, Sqlite, Status};
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -87,14 +89,14 @@ fn letter(world: &World, what: &str, key: &str, delay: Option<i64>, priority: i1
 fn e31_a_priority_that_a_queue_does_not_have_is_run_without_and_told_of() {
     let world = World::new();
     let client = world.client();
-    client.add_with_priority("orders", &"before".to_owned(), None, 7).unwrap();
+    client.add_many("orders", &["before".to_owned()], None, 7).unwrap();
     let q = world.open();
     assert_eq!((q.len(), q.ignores()), (1, Some("priorities")));
     drop(q);
     world.by_hand().execute("delete from item", []).unwrap();
     let q = world.open();
     assert_eq!(q.ignores(), None);
-    client.add_with_priority("orders", &"beside".to_owned(), None, 7).unwrap();
+    client.add_many("orders", &["beside".to_owned()], None, 7).unwrap();
     until(|| q.len() == 1);
     assert_eq!(q.ignores(), Some("priorities"));
     assert_eq!(
@@ -109,7 +111,10 @@ fn e31_values_of_others_merge_and_where_a_queue_has_none_keys_run_without() {
     let world = World::new();
     let mut client = world.client();
     let values = |key: &str, value: &str, client: &mut Client| {
-        client.add_values("orders", &[key.to_owned()], value, None, 0).unwrap();
+        let values = &[value.to_owned()];
+        client
+            .add_with("orders", &[key.to_owned()], &AddOptions { values, ..AddOptions::default() })
+            .unwrap();
     };
     values("k", "[1]", &mut client);
     values("k", "[2]", &mut client);
@@ -207,6 +212,106 @@ fn e32_a_file_that_is_removed_replaced_or_renamed_or_whose_log_is_stops_who_work
             let keys: Vec<_> = listed.iter().map(|it| std::str::from_utf8(&it.key).unwrap()).collect();
             assert_eq!(keys, ["there", "accepted"]);
         }
+    }
+}
+
+#[test]
+fn e32_what_was_removed_or_renamed_without_its_log_is_not_made_anew_over_it() {
+    for is_renamed in [false, true] {
+        let world = World::new();
+        world.client().add("orders", &"accepted".to_owned(), None).unwrap();
+        let (path, log) = (world.file(), world.0.path().join("q.db-wal"));
+        let elsewhere = world.0.path().join("other.db");
+        match is_renamed {
+            true => std::fs::rename(&path, &elsewhere).unwrap(),
+            false => std::fs::remove_file(&path).unwrap(),
+        }
+        for refused in [Client::open(&path).map(drop), Sqlite::open(&path).map(drop)] {
+            let why = refused.unwrap_err().to_string();
+            let says = "it is not there, but its log ";
+            assert!(why.contains(says) && why.contains("q.db-wal is: ") && !why.contains('\n'), "{why}");
+        }
+        assert!(log.metadata().unwrap().len() > 0 && !path.exists());
+        // as the words say
+        if is_renamed {
+            std::fs::rename(&log, world.0.path().join("other.db-wal")).unwrap();
+            let client = Client::open(&elsewhere).unwrap();
+            assert_eq!(client.list("orders").unwrap()[0].key, b"accepted");
+        } else {
+            std::fs::remove_file(&log).unwrap();
+        }
+        assert!(world.client().queues().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn e32_a_log_that_was_truncated_is_told_of_in_words() {
+    let world = World::new();
+    let file = world.sqlite();
+    let q: Queue<String> = file.queue("orders").open().unwrap();
+    q.add("there".into()).wait().unwrap();
+    std::fs::File::create(world.0.path().join("q.db-wal")).unwrap(); // which truncates it
+    let looked = Client::open(world.file()).and_then(|client| client.list("orders").map(drop));
+    let added = q.add("more".into()).wait().map(drop).map_err(|e| e.error);
+    for refused in [looked, added] {
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("its log, ") && why.contains("truncated") && !why.contains('\n'), "{why}");
+    }
+    // it can't be known whether the second is the first who writes to it
+    until(|| q.add("another".into()).wait().is_err() && file.lost().is_some());
+}
+
+#[test]
+fn e29_a_key_that_is_retried_keeps_its_value_and_its_priority() {
+    for with_runner in [false, true] {
+        let world = World::new();
+        let (client, key) = (world.client(), "k".to_owned());
+        let open = || {
+            let file = world.sqlite();
+            let merge = |old: &mut Vec<u32>, new| old.extend(new);
+            once_free(|| file.queue_with("orders", merge).front(requeue::Builder::priorities).open()).unwrap()
+        };
+        let q: Queue<String, Vec<u32>> = open();
+        q.add_with(key.clone(), Add::after(HOUR).value(vec![7]).priority(5)).wait().unwrap();
+        let q = if with_runner {
+            Some(q)
+        } else {
+            drop(q);
+            None
+        };
+        assert!(client.retry("orders", &key).unwrap());
+        let q = q.unwrap_or_else(open);
+        until(|| q.len() == 1);
+        let item = q.try_get().unwrap();
+        assert_eq!((item.value(), item.priority()), (Some(&vec![7]), 5), "{with_runner}");
+        assert!(q.state(&key).unwrap().waiting_until.is_none(), "{with_runner}");
+    }
+}
+
+#[test]
+fn d6_an_add_that_absorbs_stands_for_the_delayed_runs_that_its_key_has() {
+    for with_runner in [false, true] {
+        let world = World::new();
+        let (client, key) = (world.client(), "k".to_owned());
+        let q = with_runner.then(|| world.open());
+        let waits = || client.state("orders", &key).unwrap().and_then(|known| known.due_in).is_some();
+        client.add("orders", &key, Some(HOUR)).unwrap();
+        client.add("orders", &key, None).unwrap();
+        until(waits); // the delayed run comes too
+        let absorb = AddOptions { absorb: true, ..AddOptions::default() };
+        client.add_with("orders", std::slice::from_ref(&key), &absorb).unwrap();
+        until(|| !waits());
+        let q = q.unwrap_or_else(|| world.open());
+        until(|| q.len() == 1 && q.state(&key).is_some_and(|known| known.waiting_until.is_none()));
+        // of a key that runs it is the run after this one
+        let item = q.try_get().unwrap();
+        client.add("orders", &key, Some(HOUR)).unwrap();
+        client.add_with("orders", std::slice::from_ref(&key), &absorb).unwrap();
+        until(|| q.state(&key).is_some_and(|known| known.dirty && known.waiting_until.is_none()));
+        item.succeed();
+        q.try_get().unwrap().succeed();
+        q.written().wait().unwrap();
+        assert!(client.list("orders").unwrap().is_empty(), "{with_runner}");
     }
 }
 
@@ -331,28 +436,53 @@ fn e35_what_was_added_before_a_run_begins_is_no_second_run() {
     go.send(()).unwrap();
 }
 
+/// The folder in which the child works.
+const DIR: &str = "REQUEUE_SHARED_DIR";
+
 #[test]
-fn e39_queues_of_one_file_are_opened_by_several_side_by_side() {
+#[ignore = "it is the child of the test below"]
+fn works_on_b() {
+    let dir = PathBuf::from(std::env::var_os(DIR).expect("the parent says where"));
+    let q: Queue<String> = Sqlite::open(dir.join("q.db")).unwrap().queue("b").open().unwrap();
+    println!("opened");
+    for n in 0..20 {
+        q.add(format!("b{n}")).wait().unwrap();
+    }
+    until(|| q.len() == 40);
+    println!("all of them");
+    // until the parent lets go
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+}
+
+#[test]
+fn e39_processes_work_on_queues_of_one_file_side_by_side() {
     let world = World::new();
-    let (one, two) = (world.sqlite(), world.sqlite());
-    let a: Queue<String> = one.queue("a").open().unwrap();
-    let b: Queue<String> = two.queue("b").open().unwrap();
-    let refused = two.queue::<String>("a").open().unwrap_err().to_string();
-    assert!(refused.contains("queue \"a\": process "), "{refused}");
+    let file = world.sqlite();
+    let a: Queue<String> = file.queue("a").open().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "works_on_b", "--nocapture"])
+        .env(DIR, world.0.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut says = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(says.any(|line| line.ends_with("opened")), "it was refused");
+    let refused = file.queue::<String>("b").open().unwrap_err().to_string();
+    assert!(refused.contains(&format!("queue \"b\": process {} works on it", child.id())), "{refused}");
+    let client = world.client();
     for n in 0..20 {
         a.add(format!("a{n}")).wait().unwrap();
-        b.add_with(format!("b{n}"), Add::now()).wait().unwrap();
+        client.add("a", &format!("a{}", n + 20), None).unwrap();
+        client.add("b", &format!("b{}", n + 20), None).unwrap();
     }
-    let client = world.client();
-    for n in 20..40 {
-        client.add("a", &format!("a{n}"), None).unwrap();
-        client.add("b", &format!("b{n}"), None).unwrap();
-    }
-    until(|| a.len() == 40 && b.len() == 40);
-    assert_eq!((one.lost(), two.lost()), (None, None));
-    drop((a, one));
-    let a: Queue<String> = once_free(|| two.queue("a").open()).unwrap();
-    assert_eq!(a.len(), 40);
+    until(|| a.len() == 40);
+    assert!(says.any(|line| line == "all of them"));
+    assert_eq!(client.stats("b").unwrap().runner, Some(child.id()));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(file.lost(), None);
+    assert_eq!(once_free(|| file.queue::<String>("b").open()).unwrap().len(), 40);
 }
 
 #[test]
@@ -375,6 +505,26 @@ fn e39_a_key_that_runs_is_shown_as_held_with_how_long_it_has_been() {
     until(|| client.state("orders", &"runs".to_owned()).unwrap().is_none());
     go.send(()).unwrap();
     until(|| client.stats("orders").unwrap().held == 0);
+}
+
+#[test]
+fn e34_a_long_log_goes_with_the_last_who_adds_and_stays_beside_one_who_works() {
+    for with_runner in [false, true] {
+        let world = World::new();
+        let log = world.0.path().join("q.db-wal");
+        let keys: Vec<_> = (0..6).map(|n| format!("{n}{}", "x".repeat(1 << 20))).collect();
+        let client = world.client();
+        client.add_many("orders", &keys[..1], None, 0).unwrap();
+        drop(client);
+        assert!(log.exists(), "{with_runner}: it is short");
+        let q = with_runner.then(|| world.open());
+        let client = world.client();
+        client.add_many("orders", &keys[1..], None, 0).unwrap();
+        drop(client);
+        assert_eq!(log.exists(), with_runner);
+        assert_eq!(world.client().list("orders").unwrap().len(), keys.len());
+        drop(q);
+    }
 }
 
 #[test]

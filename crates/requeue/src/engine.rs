@@ -20,7 +20,7 @@ pub use crate::stored::{Holder, Key, Listed, Status};
 
 use crate::add::{Add, When};
 use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, WorkQueue};
-use requeue_core::{Delay, Policy};
+use requeue_core::{Delay, InBackoff, Policy};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct Asked {
     pub delay: Option<Duration>,
     /// The priority.
     pub priority: i16,
+    /// The run stands for the delayed runs that the key has by then, retries too: its timer goes. Only without a delay.
+    pub absorbs: bool,
 }
 
 impl Asked {
@@ -71,7 +73,7 @@ impl Asked {
             When::At(_) => return Err("an engine keeps no instant of the queue's clock"),
             When::RateLimited => return Err("an engine keeps no trigger that a limiter delays"),
         };
-        Ok(Self { delay, priority: *priority })
+        Ok(Self { delay, priority: *priority, absorbs: false })
     }
 }
 
@@ -255,7 +257,12 @@ impl<K, V> Front<K, V> {
             Some(delay) => (Delay::After(delay, Policy::Earliest), Some(shared.now())),
         };
         let added = shared.add_as(key, (value, asked.priority), reading, |core, trigger| {
-            let added = core.add(trigger, hash, delay);
+            let added = if asked.absorbs {
+                core.add_in_backoff(trigger, hash, delay, InBackoff::Run)
+                    .inspect(|accepted| core.absorb_timer(accepted.ticket))
+            } else {
+                core.add(trigger, hash, delay)
+            };
             shared.tell_journal(|journal| journal.applied(ticket));
             added
         });

@@ -91,7 +91,6 @@ pub(crate) enum Engine {
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("debounced").args(["watch", "debounce"]).multiple(true))]
-#[command(group = ArgGroup::new("passed_over").args(["priority", "group_by"]).multiple(true))]
 pub(crate) struct Run {
     /// Keys end with a NUL, not with a newline, also in the files of --failed-to and --left-to
     #[arg(short = '0', long)]
@@ -103,8 +102,12 @@ pub(crate) struct Run {
     pub(crate) priority: bool,
 
     /// With --priority, after D in line, run a key before others (oldest first), in one of every 8 runs
-    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, requires = "passed_over", help_heading = "Running")]
+    #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Running")]
     pub(crate) max_wait: Option<Duration>,
+
+    /// With --max-wait, one of every N runs instead of every 8; 2 at least
+    #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "max_wait", value_parser = clap::value_parser!(u32).range(2..), help_heading = "Running")]
+    pub(crate) overdue_every: Option<u32>,
 
     /// Let a run also stand for the delayed runs (retries too) that its key had before it began. Without this
     /// each runs when it is due
@@ -443,6 +446,12 @@ impl Run {
         self.engine.clone().or_else(|| self.state.clone().map(Engine::File))
     }
 
+    /// Whether keys have priorities. Others may add keys with priorities to a file; where groups take turns these are none
+    /// of ours to choose.
+    pub(crate) fn has_priorities(&self) -> bool {
+        self.priority || (self.engine().is_some() && self.group_by.is_none())
+    }
+
     /// The quiet time of a debounce, and its maximum.
     pub(crate) fn quiet_time(&self) -> (Duration, Duration) {
         let max = self.debounce.max.or(self.debounce_max);
@@ -466,6 +475,12 @@ impl Run {
         }
         if self.queue.is_some() && self.engine().is_none() {
             return Err("--queue needs --state FILE".to_owned());
+        }
+        if self.max_wait.is_some() && !self.has_priorities() {
+            let needs = if self.works { "has no meaning with --group-by" } else { "needs --priority" };
+            return Err(format!(
+                "--max-wait {needs}: where keys have no priorities the oldest one runs first anyway"
+            ));
         }
         if let Some(option) = self.needs_watch() {
             return Err(format!("{option} needs --watch PATH"));
@@ -673,8 +688,16 @@ mod tests {
         let work = cli.find_subcommand_mut("work").unwrap();
         let help = |arg: &Arg| arg.get_help().map(ToString::to_string).unwrap_or_default();
         let named: Vec<_> = work.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))).collect();
-        for refused in ["jitter", "limiter", "retry-rate", "retry-burst", "group-rate", "max-wait", "absorb"]
-        {
+        for refused in [
+            "jitter",
+            "limiter",
+            "retry-rate",
+            "retry-burst",
+            "group-rate",
+            "max-wait",
+            "overdue-every",
+            "absorb",
+        ] {
             let (_, arg) = named.iter().find(|(long, _)| *long == refused).unwrap();
             assert!(help(arg).contains("(not on a server"), "--{refused}: {}", help(arg));
         }

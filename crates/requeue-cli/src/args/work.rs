@@ -1,5 +1,6 @@
 //! `requeue work`: those options of `requeue run` that apply, and its own.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, Args};
@@ -14,7 +15,7 @@ pub(crate) struct Work {
     /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
     /// percent-encoded
     #[arg(long, value_name = "ENGINE", help_heading = "Keeping")]
-    engine: Option<String>,
+    engine: Option<OsString>,
 
     /// On a server, how long this process may be silent before others get its keys [default: 30s]
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::positive, help_heading = "Keeping")]
@@ -45,8 +46,12 @@ pub(super) fn for_work(arg: Arg) -> Arg {
         ),
         "null" => arg.help("Keys end with a NUL, not with a newline, in the file of --failed-to"),
         "max_wait" => arg.help(
-            "With --group-by, one of every 8 runs is of the key that has been ready longest, once that is D (not on a server)",
+            "One of every 8 runs is of the key that has been ready longest, once that is D; not with --group-by, as of each \
+             group the oldest key runs first anyway (not on a server)",
         ),
+        "overdue_every" => {
+            arg.help("With --max-wait, one of every N runs instead of every 8; 2 at least (not on a server)")
+        }
         "absorb" => arg.help(
             "A run stands for the delayed runs that its key had before it began, retries too: their timers go. Without this \
              each comes when it is due (not on a server)",

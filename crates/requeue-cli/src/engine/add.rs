@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use memchr::memchr_iter;
 use requeue::EngineError;
-use requeue_sqlite::Schedule;
+use requeue_sqlite::{AddOptions, Schedule};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -142,20 +142,11 @@ impl<'a> Adding<'a> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let Add { every, after, at, priority, group_by, .. } = self.how;
-        let delay = at.as_ref().map(at::delay).or(*after);
-        let written = match &self.schedule {
-            Some(schedule) => self.client.add_scheduled(self.queue, &self.batch, schedule, *priority),
-            None if !self.values.is_empty() => self.client.add_each(
-                self.queue,
-                &self.batch,
-                &self.values,
-                delay,
-                *priority,
-                group_by.as_ref(),
-            ),
-            None => self.client.add(self.queue, &self.batch, *every, delay, *priority, group_by.as_ref()),
-        };
+        let &Add { every, after, ref at, priority, ref group_by, absorb, .. } = self.how;
+        let delay = at.as_ref().map(at::delay).or(after);
+        let (schedule, values) = (self.schedule.as_ref(), &*self.values);
+        let how = AddOptions { delay, priority, every, schedule, values, absorb };
+        let written = self.client.add(self.queue, &self.batch, &how, group_by.as_ref());
         match written {
             Ok(()) => {
                 self.added += self.batch.len() as u64;
@@ -163,19 +154,18 @@ impl<'a> Adding<'a> {
                 self.values.clear();
                 Ok(())
             }
-            Err(e) => {
-                // the others say that nothing has changed
-                let is_unsure = matches!(e, EngineError::Unknown(_) | EngineError::Codec(_));
-                let in_doubt = is_unsure.then_some((self.first, self.taken));
-                let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
-                Err(self.broken(plain(&e), in_doubt, not_added_from))
-            }
+            Err(e) => Err(self.failed(&e)),
         }
     }
 
-    /// The queue accepts no keys.
-    pub(super) fn never_begun(&self, why: &EngineError) -> Broken {
-        self.broken(plain(why), None, self.first)
+    /// The engine did not take the keys that are noted, or takes none at all.
+    pub(super) fn failed(&self, e: &EngineError) -> Broken {
+        // the others say that nothing has changed
+        let is_unsure =
+            matches!(e, EngineError::Unknown(_) | EngineError::Codec(_)) && !self.batch.is_empty();
+        let in_doubt = is_unsure.then_some((self.first, self.taken));
+        let not_added_from = in_doubt.map_or(self.first, |(_, last)| last + 1);
+        self.broken(plain(e), in_doubt, not_added_from)
     }
 
     fn broken(&self, why: String, in_doubt: Option<(u64, u64)>, not_added_from: u64) -> Broken {

@@ -1,6 +1,8 @@
 //! The options of the commands for a durable queue.
 
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind::NotFound;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -140,17 +142,16 @@ Examples:
 ///
 /// # Errors
 ///
-/// The problem with the name, without a possible password.
-pub(crate) fn named(engine: Option<&str>) -> Result<Engine, String> {
-    let engine = match (engine, std::env::var(ENGINE)) {
-        (Some(engine), _) => engine.to_owned(),
-        (None, Ok(engine)) => engine,
-        (None, Err(_)) => {
-            return Err(format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}"));
-        }
-    };
+/// What is wrong with the name, without what may be a password.
+pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
+    let engine = engine.map(OsStr::to_owned).or_else(|| std::env::var_os(ENGINE));
+    let none = || format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}");
+    let engine = engine.ok_or_else(none)?;
+    if let Some(path) = engine.as_bytes().strip_prefix(b"sqlite:").filter(|path| !path.is_empty()) {
+        return Ok(Engine::File(OsStr::from_bytes(path).into()));
+    }
+    let engine = engine.to_string_lossy().into_owned();
     match engine.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(Engine::File(path.into())),
         Some(("postgres" | "postgresql", server)) if server.starts_with("//") => Ok(Engine::Server(engine)),
         Some(("postgres" | "postgresql", _)) => {
             Err("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned())
@@ -182,7 +183,7 @@ pub(crate) struct Place {
     /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
     /// percent-encoded
     #[arg(long, value_name = "ENGINE")]
-    engine: Option<String>,
+    engine: Option<OsString>,
 
     /// Print one JSON object per line
     #[arg(long)]
@@ -237,6 +238,10 @@ pub(crate) struct Add {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
     pub(crate) after: Option<Duration>,
 
+    /// The run stands for the delayed runs that the keys have by now, retries too: their timers go. Without this each comes when it is due
+    #[arg(long, conflicts_with_all = ["after", "at", "every", "cron"])]
+    pub(crate) absorb: bool,
+
     /// Run at this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time),
     /// 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
@@ -287,7 +292,7 @@ pub(crate) struct Add {
 
     /// The keys; without any, the lines of standard input
     #[arg(value_name = "KEY")]
-    pub(crate) keys: Vec<std::ffi::OsString>,
+    pub(crate) keys: Vec<OsString>,
 }
 
 impl Add {
@@ -334,7 +339,7 @@ pub(crate) struct Paused {
 
     /// On a server, only the keys of this group
     #[arg(long, value_name = "GROUP")]
-    pub(crate) group: Option<std::ffi::OsString>,
+    pub(crate) group: Option<OsString>,
 }
 
 /// A command for one key.
@@ -345,7 +350,7 @@ pub(crate) struct OneKey {
 
     /// The key
     #[arg(value_name = "KEY")]
-    pub(crate) key: std::ffi::OsString,
+    pub(crate) key: OsString,
 }
 
 /// `requeue cancel`
@@ -356,11 +361,11 @@ pub(crate) struct Cancel {
 
     /// The key
     #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
-    pub(crate) key: Option<std::ffi::OsString>,
+    pub(crate) key: Option<OsString>,
 
     /// All keys that begin with PREFIX
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all")]
-    pub(crate) prefix: Option<std::ffi::OsString>,
+    pub(crate) prefix: Option<OsString>,
 
     /// All keys of the queue
     #[arg(long)]

@@ -135,7 +135,7 @@ fn add(args: &Add) -> u8 {
         let opened = if args.make || name == DEFAULT { client.make(name) } else { client.takes_keys(name) };
         let mut adding = Adding::new(client, name, args, schedule);
         let taken = match opened {
-            Err(why) => Err(adding.never_begun(&why)),
+            Err(e) => Err(adding.failed(&e)),
             Ok(()) if args.keys.is_empty() => adding.read(if args.null { b'\0' } else { b'\n' }),
             Ok(()) => args.keys.iter().try_for_each(|key| adding.take(key.as_bytes().to_vec())),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::EngineError;
 use requeue::engine::Listed;
 use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process};
-use requeue_sqlite::{Client, Schedule};
+use requeue_sqlite::{AddOptions, Client};
 
 use crate::group_by::GroupBy;
 use crate::show::quoted;
@@ -89,64 +89,31 @@ pub(crate) enum Who {
 type Asked<T> = Result<T, EngineError>;
 
 impl Store {
+    /// Adds keys. Only a file keeps times of the calendar, and only a server keeps groups.
     pub(crate) fn add(
         &mut self,
         queue: &str,
         keys: &[Vec<u8>],
-        every: Option<Duration>,
-        delay: Option<Duration>,
-        priority: i16,
+        how: &AddOptions<'_>,
         group_by: Option<&GroupBy>,
     ) -> Asked<()> {
-        match (self, every) {
-            (Self::File(file), Some(every)) => file.add_every(queue, keys, every, delay, priority),
-            (Self::File(file), None) => file.add_many(queue, keys, delay, priority),
-            (Self::Server(server), every) => {
-                let client = group_by.cloned().into_iter().fold(server.client(queue), |client, group_by| {
-                    client.group_by(move |key| group_by.group(key))
-                });
-                let added = match every {
-                    Some(every) => client.add_every(keys, every, delay, priority),
-                    None => client.add_many(keys, delay, priority),
-                };
-                added.wait()
-            }
-        }
-    }
-
-    /// Adds keys that come at these times. Only a file supports them.
-    pub(crate) fn add_scheduled(
-        &mut self,
-        queue: &str,
-        keys: &[Vec<u8>],
-        schedule: &Schedule,
-        priority: i16,
-    ) -> Asked<()> {
-        match self {
-            Self::File(file) => file.add_scheduled(queue, keys, schedule, priority),
-            Self::Server(_) => Err(EngineError::NotApplied("a server keeps no times of the calendar".into())),
-        }
-    }
-
-    /// Adds keys, each with its value.
-    pub(crate) fn add_each(
-        &mut self,
-        queue: &str,
-        keys: &[Vec<u8>],
-        values: &[String],
-        delay: Option<Duration>,
-        priority: i16,
-        group_by: Option<&GroupBy>,
-    ) -> Asked<()> {
-        match self {
-            Self::File(file) => file.add_each(queue, keys, values, delay, priority),
-            Self::Server(server) => {
-                let client = group_by.cloned().into_iter().fold(server.client(queue), |client, group_by| {
-                    client.group_by(move |key| group_by.group(key))
-                });
-                client.add_each(keys, values, delay, priority).wait()
-            }
-        }
+        let server = match self {
+            Self::File(file) => return file.add_with(queue, keys, how),
+            Self::Server(server) => server,
+        };
+        let client = group_by
+            .cloned()
+            .into_iter()
+            .fold(server.client(queue), |client, group_by| client.group_by(move |key| group_by.group(key)));
+        let &AddOptions { delay, priority, every, values, absorb, .. } = how;
+        let added = match every {
+            _ if !values.is_empty() => client.add_each(keys, values, delay, priority),
+            Some(every) => client.add_every(keys, every, delay, priority),
+            None => client.add_many(keys, delay, priority),
+        };
+        added.wait()?;
+        // they are added whatever becomes of this
+        if absorb { client.absorb(keys).wait().map_err(|e| EngineError::Unknown(e.into())) } else { Ok(()) }
     }
 
     /// Cancels each key. Returns the number of keys that had something to cancel.

@@ -55,6 +55,27 @@ fn what_is_added_is_listed_by_the_next_process_in_its_order() {
 }
 
 #[test]
+fn the_name_of_a_file_may_be_any_bytes() {
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    let dir = tempfile::tempdir().unwrap();
+    let engine = [b"sqlite:", dir.path().as_os_str().as_bytes(), b"/q\xff.db"].concat();
+    let engine = std::ffi::OsString::from_vec(engine);
+    let requeue = || Command::new(env!("CARGO_BIN_EXE_requeue"));
+    let added = requeue().args(["add", "--engine"]).arg(&engine).arg("k").output().unwrap();
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let listed = requeue().arg("ls").env("REQUEUE_ENGINE", &engine).output().unwrap();
+    assert_eq!(listed.stdout, b"ready   k\n");
+    let mut work = requeue();
+    work.args(["work", "--engine"]).arg(&engine).args(["--group-by", ":", "--max-wait", "1s", "true"]);
+    let refused = work.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        refused.status.code() == Some(2) && said.contains("--max-wait has no meaning with --group-by"),
+        "{said}"
+    );
+}
+
+#[test]
 fn bytes_in_keys_survive() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(requeue(dir.path(), &["add"], b"a\xff\xfeb\n").0, 0);

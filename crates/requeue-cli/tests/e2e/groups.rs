@@ -45,8 +45,9 @@ fn the_highest_priority_runs_first_and_groups_take_turns_within_it() {
 
 #[test]
 fn max_wait_leaves_the_turns_of_groups_as_they_are() {
-    let keys = b"a/1\na/2\nb/1\n";
-    assert_eq!(order(&["--group-by", "/", "--max-wait", "0s"], keys), "gate a/1 b/1 a/2 ");
+    let keys = b"0\ta/1\n0\ta/2\n0\tb/1\n";
+    let args = ["--group-by", "/", "--priority", "--max-wait", "0s"];
+    assert_eq!(order(&args, keys), "gate a/1 b/1 a/2 ");
 }
 
 #[test]

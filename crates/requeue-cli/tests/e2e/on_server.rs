@@ -55,6 +55,8 @@ fn d6_on_a_server_a_key_that_is_added_now_keeps_its_delayed_run() {
     job.signal(Signal::TERM);
     assert_eq!(job.done().status, 0);
     assert!(db.well(&["ls"]).starts_with("waiting k  due in "), "{}", db.well(&["ls"]));
+    db.well(&["add", "--absorb", "k"]);
+    assert_eq!(db.well(&["ls"]), "ready   k\n");
     let (status, _, err) = db.requeue(&["work", "--absorb", "true"], b"");
     assert!(status == 2 && err.contains("--absorb has no meaning for a server"), "{err}");
 }

@@ -43,18 +43,23 @@ fn an_urgent_key_overtakes_those_that_wait_for_the_rate() {
 
 #[test]
 fn one_of_every_8_runs_is_of_the_key_that_has_waited_for_max_wait() {
-    let dir = dir();
-    let gate = Gate::new(dir.path(), "gate");
-    let args = ["--priority", "--max-wait", "0s", "-j1"];
-    let mut job = start(script(&args, dir.path(), BLOCKS_AT_GATE));
-    job.put(b"0\tgate\n");
-    let waiting = gate.reached();
-    job.put(b"-100\tlisted\n7\ta\n7\tb\n7\tc\n7\td\n7\te\n7\tf\n7\tg\n7\th\n");
-    drop(waiting);
-    job.close();
-    assert_eq!(job.done().status, 0);
-    // the gate was the first of 8
-    assert_eq!(read(dir.path().join("ran")), "a\nb\nc\nd\ne\nf\ng\nlisted\nh\n");
+    // the gate was the first of N
+    for (every, order) in [
+        (&[][..], "a\nb\nc\nd\ne\nf\ng\nlisted\nh\n"),
+        (&["--overdue-every", "3"], "a\nb\nlisted\nc\nd\ne\nf\ng\nh\n"),
+    ] {
+        let dir = dir();
+        let gate = Gate::new(dir.path(), "gate");
+        let args = [&["--priority", "--max-wait", "0s", "-j1"], every].concat();
+        let mut job = start(script(&args, dir.path(), BLOCKS_AT_GATE));
+        job.put(b"0\tgate\n");
+        let waiting = gate.reached();
+        job.put(b"-100\tlisted\n7\ta\n7\tb\n7\tc\n7\td\n7\te\n7\tf\n7\tg\n7\th\n");
+        drop(waiting);
+        job.close();
+        assert_eq!(job.done().status, 0);
+        assert_eq!(read(dir.path().join("ran")), order, "{every:?}");
+    }
 }
 
 #[test]

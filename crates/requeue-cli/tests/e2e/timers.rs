@@ -47,6 +47,27 @@ fn d6_with_absorb_a_run_stands_for_the_delayed_one() {
 }
 
 #[test]
+fn d6_an_add_with_absorb_stands_for_the_delayed_run() {
+    let dir = dir();
+    let dir = dir.path();
+    let add = |args: &[&str]| run(on_file(dir, &[&["add"], args].concat()), b"");
+    let listed = || run(on_file(dir, &["ls"]), b"").text().to_owned();
+    assert_eq!(add(&["--after", "1h", "k"]).status, 0);
+    assert_eq!(add(&["--absorb", "k"]).status, 0);
+    assert_eq!(listed(), "ready   k\n");
+    let job = start(on_file(dir, &["work", "-j1", "sh", "-c", "echo ran >>$D/ran"]));
+    until("a run", || read(dir.join("ran")) == "ran\n");
+    // beside one that works as well
+    assert_eq!(add(&["--after", "1h", "k"]).status, 0);
+    assert_eq!(add(&["--absorb", "k"]).status, 0);
+    until("another run", || read(dir.join("ran")) == "ran\nran\n" && listed().is_empty());
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+    let refused = add(&["--absorb", "--after", "1h", "k"]);
+    assert!(refused.status == 2 && refused.err.contains("cannot be used with"), "{}", refused.err);
+}
+
+#[test]
 fn d6_in_memory_a_retry_comes_beside_a_trigger_unless_it_is_absorbed() {
     for (args, runs) in [(&["--absorb"][..], 2), (&[], 3)] {
         let dir = dir();

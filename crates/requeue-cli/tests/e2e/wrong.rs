@@ -124,7 +124,7 @@ fn of_run() {
         ),
         (
             &["run", "--max-wait", "2s", "echo"],
-            "the following required arguments were not provided:\n  <--priority|--group-by <SEP|/REGEX/>>",
+            "--max-wait needs --priority: where keys have no priorities the oldest one runs first anyway",
             Some(RUN),
         ),
         (&["run", "-j"], "a value is required for '--workers <N>' but none was supplied", None),

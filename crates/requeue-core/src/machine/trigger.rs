@@ -4,7 +4,7 @@ use super::backoff::{AskedFor, InBackoff};
 use super::run::{NEAR, RunRef};
 use super::shutdown::Phase;
 use super::window::Debounce;
-use super::{BACKOFF, Core, GROUPED, HELD, READY, TIMER_RESPECTS};
+use super::{BACKOFF, Core, DIRTY, GROUPED, HELD, READY, TIMER_RESPECTS, WINDOW};
 use crate::Instant;
 use crate::arena::{Arena, Vacant};
 use crate::line::{Line, Ticket};
@@ -957,6 +957,31 @@ impl<K: Eq, V> Core<K, V> {
         };
         self.knows_priorities(trigger)?;
         self.enter_as_the_queue_says(trigger, hash, delay, Some(in_backoff), None)
+    }
+
+    /// Fires the timer of the key whose trigger was accepted with this ticket, if the key is to run anyway: that run stands
+    /// for the timer's (rule D6's `timers absorbed`, for one trigger).
+    ///
+    /// ```
+    /// # use requeue_core::{Config, Core, Delay, InBackoff, Policy, Trigger};
+    /// # use std::time::Duration;
+    /// # let mut core = Core::<&str>::new(Config::default());
+    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(5), Policy::Earliest))?;
+    /// let now = core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run)?;
+    /// core.absorb_timer(now.ticket);
+    /// assert_eq!((core.len(), core.next_wake()), (1, None));
+    /// # Ok::<(), requeue_core::Refused>(())
+    /// ```
+    pub fn absorb_timer(&mut self, Ticket(slot): Ticket) {
+        // a trigger that a shutdown dropped has no slot
+        if Ticket(slot) == Ticket::NONE || self.arena.flags(slot) & (READY | DIRTY) == 0 {
+            return;
+        }
+        match self.own_due(slot) {
+            Some(due) if self.arena.flags(slot) & WINDOW == 0 => self.timer_fires(slot, due),
+            Some(_) => _ = self.clear_timer(slot),
+            None => {}
+        }
     }
 
     /// Enters an admitted trigger without a back-off policy of its own.

@@ -834,6 +834,19 @@ begin
   return true;
 end $$;
 
+-- Takes away the timers of keys that are to run anyway: such a run stands for the delayed runs of its key. Rows are locked in the
+-- order of all transactions.
+create or replace function requeue.absorb(q int, ks bytea[]) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set lock_timeout = '8s' as $$
+declare k_ bytea;
+begin
+  for k_ in select distinct u.k from unnest(ks) u(k) order by u.k loop
+    -- without "where due_at is not null", for the same reason as at item_owner
+    update requeue.item i set due_at = null where i.queue = q and i.key = k_ and (i.state = 1 or i.state = 2 and i.dirty);
+  end loop;
+end $$;
+
 -- Counts, each up to `most`, so that it does not take long in a queue of millions. A transaction keeps a snapshot as long as it
 -- is open or, where it has written something, as if it did; also one that was prepared and forgotten. Of other roles' sessions
 -- only members of pg_read_all_stats see it. Vacuum's own do not keep others' rows.

@@ -52,22 +52,63 @@ fn e32_a_second_name_of_an_open_file_is_refused() {
 }
 
 #[test]
-fn who_waits_has_the_turn_when_it_is_free_and_not_for_ever() {
+fn e34_who_waits_has_the_turn_when_it_is_free_and_not_for_ever() {
     let (_dir, path) = file();
     let (ours, other) = (Database::open(&path, false).unwrap(), other(&path));
     assert!(other.lock(TURN).unwrap());
     let why = ours.turn(Writes::Others, Duration::from_millis(1)).map(drop).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::TimedOut);
-    // the one that still waits in its place has the gate until it has had its turn
+    assert!(other.locked(LINE..RUNS).unwrap().is_none(), "it has left the line");
     let (tell, told) = mpsc::channel();
     let waits = ours.clone();
     let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).map(drop)).unwrap());
+    while other.locked(LINE..RUNS).unwrap().is_none() {
+        std::thread::yield_now();
+    }
     assert!(told.try_recv().is_err());
     other.unlock(TURN..TURN + 1).unwrap();
     told.recv_timeout(LONG).unwrap().unwrap();
     waiting.join().unwrap();
     drop(ours.turn(Writes::Runner, LONG).unwrap());
-    assert!(other.lock(GATE).unwrap() && other.lock(TURN).unwrap());
+    assert!(other.lock(TURN).unwrap() && other.locked(LINE..RUNS).unwrap().is_none());
+}
+
+#[test]
+fn e34_nobody_stands_before_the_first_in_line_whoever_stands_behind() {
+    let (_dir, path) = file();
+    let (first, second) = (other(&path), other(&path));
+    assert!(first.lock(LINE).unwrap() && second.lock(LINE + 1).unwrap());
+    assert_eq!(first.locked(LINE..LINE).unwrap(), None);
+    assert_eq!(second.locked(LINE..LINE + 1).unwrap(), Some(LINE..LINE + 1));
+}
+
+#[test]
+fn e34_nobody_has_the_turn_before_those_who_stood_in_line_first() {
+    let (_dir, path) = file();
+    let ours = Database::open(&path, false).unwrap();
+    // two that came first, as other processes: the second of them is behind a place that somebody has left
+    let (first, second) = (other(&path), other(&path));
+    assert!(first.lock(LINE + 3).unwrap() && second.lock(LINE + 7).unwrap());
+    let (tell, told) = mpsc::channel();
+    let waits = ours.clone();
+    let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).unwrap()).unwrap());
+    let last = loop {
+        if let Some(last) = first.locked(LINE + 8..RUNS).unwrap() {
+            break last;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(last.start, LINE + 8);
+    first.unlock(LINE + 3..LINE + 4).unwrap();
+    // the turn is free, and it is the second's
+    assert!(told.recv_timeout(Duration::from_millis(100)).is_err());
+    // who is killed has left
+    drop(second);
+    let turn = told.recv_timeout(LONG).unwrap();
+    waiting.join().unwrap();
+    assert!(first.locked(LINE..RUNS).unwrap().is_none(), "who has the turn stands in line no longer");
+    assert!(first.locked(TURN..TURN + 1).unwrap().is_some());
+    drop(turn);
 }
 
 #[test]
@@ -101,8 +142,7 @@ fn where_bytes_have_no_locks_files_beside_have_them() {
     assert!(one.lock(TURN).unwrap() && !two.lock(TURN).unwrap());
     assert!(two.locked(TURN..TURN + 1).unwrap().is_some() && one.locked(TURN..TURN + 1).unwrap().is_none());
     one.unlock(TURN..TURN + 1).unwrap();
-    two.wait(TURN).unwrap();
-    assert!(!one.lock(TURN).unwrap());
+    assert!(two.lock(TURN).unwrap() && !one.lock(TURN).unwrap());
     assert!(one.share(NAMES).unwrap() && !one.lock_range(RUNS..RUNS + 9).unwrap());
     assert!(!beside::is_locked(&std::fs::File::open(&path).unwrap()));
     drop(one.into_fd().unwrap());
