@@ -22,7 +22,7 @@ fn b7_explain_tells_why_a_key_runs_or_does_not_in_words() {
         .build()
         .unwrap();
     let says = |words: &str| assert_eq!(q.explain(&1).to_string(), words);
-    says("unknown: nothing is to be done for it");
+    says("unknown: it has no pending work");
     q.add_after(1, ms(4_200)).unwrap();
     says("waiting: due in 4.2 s");
     q.add(1).unwrap();
@@ -46,7 +46,7 @@ fn b7_explain_tells_why_a_key_runs_or_does_not_in_words() {
     item.done();
     says("idle: 3 failures");
     q.forget(&1);
-    says("unknown: nothing is to be done for it");
+    says("unknown: it has no pending work");
     q.add_after(1, Duration::MAX).unwrap();
     says("waiting: due never");
 }
@@ -121,7 +121,7 @@ fn b7_explain_says_that_the_queue_takes_no_more_triggers() {
     assert_eq!(q.explain(&1).to_string(), "waiting: due in 5 ms; the queue takes no more triggers");
     q.shut_down();
     let said = q.explain(&1);
-    assert_eq!(said.to_string(), "unknown: nothing is to be done for it; the queue takes no more triggers");
+    assert_eq!(said.to_string(), "unknown: it has no pending work; the queue takes no more triggers");
     assert!(said.state.is_none() && said.shutting_down);
 }
 
@@ -186,7 +186,7 @@ fn b7_state_and_explain_tell_what_is_paused() {
     q.pause();
     says(1, "ready, next in line; the queue is paused");
     says(2, "ready; paused");
-    says(4, "unknown: nothing is to be done for it");
+    says(4, "unknown: it has no pending work");
     assert_eq!((paused(1), paused(2)), (Some(Paused::Queue), Some(Paused::Key)));
     q.add_after(1, ms(5)).unwrap();
     says(1, "ready, next in line; due again in 5 ms; the queue is paused");
@@ -194,7 +194,7 @@ fn b7_state_and_explain_tell_what_is_paused() {
     q.resume_key(&2);
     q.resume_key(&3);
     says(2, "ready, behind 1 key");
-    says(3, "unknown: nothing is to be done for it");
+    says(3, "unknown: it has no pending work");
     assert_eq!(q.stats().paused, 0);
 }
 
@@ -223,7 +223,7 @@ fn b6_explain_tells_when_the_rate_lets_the_next_key_go() {
     assert_eq!(q.explain(&1).to_string(), "ready, next in line");
     let item = q.try_get().unwrap();
     clock.advance(ms(40));
-    assert_eq!(q.explain(&2).to_string(), "ready, next in line; the rate lets a key go in 60 ms");
+    assert_eq!(q.explain(&2).to_string(), "ready, next in line; the rate admits a key in 60 ms");
     assert_eq!(q.explain(&1).to_string(), "held", "it is none of its business");
     q.pause();
     assert_eq!(q.explain(&2).to_string(), "ready, next in line; the queue is paused");
@@ -267,7 +267,7 @@ fn b7_explain_tells_that_a_leading_run_has_left_its_debounce_window_open() {
 fn b7_explain_tells_that_triggers_wait_for_room_and_are_not_accepted_yet() {
     let q = WorkQueue::<u64>::builder().clock(FakeClock::new()).bound(1).build().unwrap();
     q.add(1).unwrap();
-    let unknown = "unknown: nothing is to be done for it";
+    let unknown = "unknown: it has no pending work";
     assert_eq!(q.explain(&2).to_string(), unknown);
     let mut adding = [2, 3].map(|key| Box::pin(q.add_when_room(key, Add::now())));
     assert!(poll_once(&mut adding[0]).is_pending());
@@ -338,7 +338,7 @@ fn b7_explain_tells_that_a_group_of_the_key_is_paused() {
     q.pause();
     says(111, "ready; paused");
     says(121, "ready; its group is paused");
-    says(130, "unknown: nothing is to be done for it");
+    says(130, "unknown: it has no pending work");
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn b6_explain_tells_when_the_rate_of_a_group_lets_a_key_go() {
     says(12, "ready");
     let item = q.try_get().unwrap();
     clock.advance(ms(40));
-    says(12, "ready; the rate of its group lets a key go in 60 ms");
+    says(12, "ready; the rate of its group admits a key in 60 ms");
     says(21, "ready");
     assert!(q.state(&12).is_some_and(|state| state.group_token.is_some() && !state.group_is_full));
     clock.advance(ms(60));

@@ -655,7 +655,7 @@ impl<K> Places for Arena<K> {
     #[inline]
     fn set_place(&mut self, slot: u32, block: u32) {
         let Some(s) = self.slot(slot) else { return };
-        debug_assert!(s.word.get() & OCCUPIED != 0, "who stands in line has a key");
+        debug_assert!(s.word.get() & OCCUPIED != 0, "a slot in line has a key");
         s.word.set((s.word.get() & !PLACE) | place_bits(block));
     }
 

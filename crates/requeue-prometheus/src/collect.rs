@@ -114,7 +114,7 @@ const FAMILIES: [Family; 36] = [
     },
     Family {
         name: "requeue_oldest_ready_seconds",
-        help: "How long the key that has been ready the longest has been so; 0 if none is ready",
+        help: "Age of the key that has been ready the longest; 0 if none is ready",
         value: Value::Seconds(|q| q.oldest_ready.as_secs_f64()),
     },
     Family {
@@ -190,7 +190,7 @@ const FAMILIES: [Family; 36] = [
     },
     Family {
         name: "requeue_engine_oldest_ready_seconds",
-        help: "How long the first key in line in the store has been there; 0 if there is none",
+        help: "Age of the first key in line in the store; 0 if there is none",
         value: Value::Store(|s| Some(s.oldest_ready.as_secs_f64())),
     },
     Family {
@@ -205,7 +205,7 @@ const FAMILIES: [Family; 36] = [
     },
     Family {
         name: "requeue_engine_expired_owners",
-        help: "Processes whose lease is over and whose keys nobody has given back yet",
+        help: "Processes whose lease is over and whose keys have not been given back yet",
         value: Value::Store(|s| number(s.expired_owners)),
     },
     Family {

@@ -86,7 +86,7 @@
 //! | `requeue_engine_oldest_ready_seconds` | gauge | how long the first key in line has been there; 0 if there is none |
 //! | `requeue_engine_paused` | gauge | 1 if the queue is paused, else 0 |
 //! | `requeue_engine_owners` | gauge | processes that have a lease |
-//! | `requeue_engine_expired_owners` | gauge | processes whose lease is over, and whose keys nobody has given back yet |
+//! | `requeue_engine_expired_owners` | gauge | processes whose lease is over and whose keys have not been given back yet |
 //! | `requeue_engine_shortest_lease_seconds` | gauge | what is left of the lease that ends first; absent if there is none |
 //! | `requeue_engine_oldest_snapshot_seconds` | gauge | for how long the oldest transaction of the database has kept its snapshot; 0 if there is none |
 //! | `requeue_lease_held` | gauge | 1 if this process has a lease, else 0: one that has not wanted a key yet has none |
@@ -218,7 +218,7 @@ impl QueueMetrics {
 /// let first = metrics.queue("pods")?;
 /// assert_eq!(
 ///     metrics.queue("pods").unwrap_err().to_string(),
-///     "there is a queue \"pods\" in this registry already: give each queue a name of its own",
+///     "this registry already has a queue \"pods\": give each queue a different name",
 /// );
 /// # Ok::<(), requeue_prometheus::NameError>(())
 /// ```
@@ -235,10 +235,7 @@ impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken(name) => {
-                write!(
-                    f,
-                    "there is a queue {name:?} in this registry already: give each queue a name of its own"
-                )
+                write!(f, "this registry already has a queue {name:?}: give each queue a different name")
             }
             Self::Empty => f.write_str("a queue with metrics needs a name: give it one that is not empty"),
         }

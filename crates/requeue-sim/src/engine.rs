@@ -467,7 +467,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             if self.poll(place)? {
                 let key = self.world.running[place].first().map(|run| Quoted(&run.key).to_string());
                 let why =
-                    format!("nobody woke worker {place}, which could have had {}", key.unwrap_or_default());
+                    format!("worker {place} was not woken, and could have had {}", key.unwrap_or_default());
                 return Err(("a worker that waits is woken".into(), why));
             }
         }
@@ -478,13 +478,13 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             let place = (mix(&[self.seed, self.world.now.as_nanos()]) % number) as usize;
             let key = Quoted(&self.adders[place].trigger.key).to_string();
             if self.sim.queue.room() != Some(0) || self.poll_adder(place)? {
-                let why = format!("nobody woke those who wait for room, one of them with {key}");
-                return Err(("who waits for room is woken".into(), why));
+                let why = format!("the callers that wait for room were not woken, one of them with {key}");
+                return Err(("a caller that waits for room is woken".into(), why));
             }
         }
         for place in 0..self.drains.len() {
             if self.poll_drain(place)? {
-                return Err(("a drain that waits is woken".into(), "nobody woke it at its end".into()));
+                return Err(("a drain that waits is woken".into(), "it was not woken at its end".into()));
             }
         }
         Ok(())
@@ -504,7 +504,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             // a shutdown drops timers, and a queue with a bound may drop its oldest key for another
             let keeps_all = !self.sim.queue.shutting_down() && self.sim.queue.room().is_none();
             if self.world.log(&key).owed && !pending && keeps_all {
-                let why = format!("{} was triggered, and no run of it is to come", Quoted(&key));
+                let why = format!("{} was triggered, and has no further run", Quoted(&key));
                 return Err(("no trigger is lost".into(), why));
             }
         }

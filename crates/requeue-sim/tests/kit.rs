@@ -370,7 +370,7 @@ fn who_waits_for_room_and_is_not_woken_is_found_without_an_invariant_of_ones_own
             }
             Ok(())
         });
-    assert_eq!(fails_at(asleep.run(0)), "who waits for room is woken");
+    assert_eq!(fails_at(asleep.run(0)), "a caller that waits for room is woken");
 }
 
 #[test]

@@ -281,7 +281,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// assert!(q.get_blocking().is_some_and(|item| *item.key() == 4711));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "dropping the item puts its key back; None says that the queue is worked off"]
+    #[must_use = "dropping the item puts its key back; `None` means that the queue is shut down and worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
         self.inner.front.get_blocking()
     }

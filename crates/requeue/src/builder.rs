@@ -530,7 +530,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// let items = q.try_get_many(10)?;
     /// assert_eq!(items.len(), 2); // the burst
     /// assert!(q.try_get().is_err());
-    /// assert_eq!(q.explain("c").to_string(), "ready, next in line; the rate lets a key go in 100 ms");
+    /// assert_eq!(q.explain("c").to_string(), "ready, next in line; the rate admits a key in 100 ms");
     /// clock.advance(Duration::from_millis(100));
     /// assert_eq!(q.try_get()?.key(), &"c");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

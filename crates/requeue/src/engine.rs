@@ -61,17 +61,19 @@ impl Asked {
     pub fn of<V>(add: &Add<V>) -> Result<Self, &'static str> {
         let Add { when, policy, in_backoff, priority, debounce, .. } = add;
         if debounce.is_some() {
-            return Err("an engine keeps no debounce");
+            return Err("a debounce is not supported with an engine: leave it out");
         }
         if in_backoff.is_some() {
-            return Err("an engine keeps no trigger that says what it does in a back-off");
+            return Err("a back-off option of a trigger is not supported with an engine: leave it out");
         }
         let delay = match when {
             When::Now => None,
             When::After(delay) if *policy == Policy::Earliest => Some(*delay),
-            When::After(_) => return Err("an engine keeps the earliest timer of a key"),
-            When::At(_) => return Err("an engine keeps no instant of the queue's clock"),
-            When::RateLimited => return Err("an engine keeps no trigger that a limiter delays"),
+            When::After(_) => {
+                return Err("an engine keeps a key's earliest timer: leave out the policy");
+            }
+            When::At(_) => return Err("an instant is not supported with an engine: give a delay"),
+            When::RateLimited => return Err("a limiter is not supported with an engine: give a delay"),
         };
         Ok(Self { delay, priority: *priority, absorbs: false })
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 ///
 /// let clock = FakeClock::new();
 /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
-/// assert_eq!(q.explain("a").to_string(), "unknown: nothing is to be done for it");
+/// assert_eq!(q.explain("a").to_string(), "unknown: it has no pending work");
 /// q.add("a")?;
 /// assert_eq!(q.explain("a").to_string(), "ready, next in line");
 /// let item = q.try_get()?;
@@ -84,7 +84,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.state {
             None => {
-                f.write_str("unknown: nothing is to be done for it")?;
+                f.write_str("unknown: it has no pending work")?;
                 match self.waiting_for_room {
                     0 => {}
                     1 => f.write_str("; a trigger waits for room, and is not accepted yet")?,
@@ -172,7 +172,7 @@ impl Explanation {
         }
         if let (true, Some(at)) = (state.ready && state.paused.is_none(), state.group_token) {
             let left = Spoken(at.saturating_since(self.at));
-            write!(f, "; the rate of its group lets a key go in {left}")?;
+            write!(f, "; the rate of its group admits a key in {left}")?;
         }
         match state.paused {
             None => {}
@@ -181,7 +181,7 @@ impl Explanation {
             Some(_) => f.write_str("; paused")?,
         }
         if let (true, Some(at)) = (state.ready && state.paused.is_none(), self.next_token) {
-            write!(f, "; the rate lets a key go in {}", Spoken(at.saturating_since(self.at)))?;
+            write!(f, "; the rate admits a key in {}", Spoken(at.saturating_since(self.at)))?;
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
+    #[must_use = "dropping the item ends its run as done; `None` means that the queue is shut down and worked off"]
     pub fn wait(mut self) -> Option<Item<'q, K, V>> {
         self.waiting.wait(&mut self.ask)
     }

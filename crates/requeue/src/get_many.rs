@@ -237,7 +237,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    #[must_use = "dropping the items says that their keys are done; None says that the queue is worked off"]
+    #[must_use = "dropping the items ends their runs as done; `None` means that the queue is shut down and worked off"]
     pub fn wait(mut self) -> Option<Items<'q, K, V>> {
         self.waiting.wait(&mut self.ask)
     }

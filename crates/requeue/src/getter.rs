@@ -66,7 +66,7 @@ impl<K, V> Getter<K, V> {
     /// assert_eq!(q.getter().get_blocking().map(|item| *item.key()), Some("a"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
+    #[must_use = "dropping the item ends its run as done; `None` means that the queue is shut down and worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
         get_blocking(&self.shared)
     }

@@ -31,7 +31,7 @@ use std::time::Duration;
 /// assert_eq!(q.stats().held, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping an item says that its key is done"]
+#[must_use = "dropping an item ends its run as done"]
 pub struct Item<'q, K, V = ()> {
     pub(crate) guard: Guard<'q, K, V>,
     value: Option<V>,
@@ -292,7 +292,7 @@ impl<'q, K, V> Item<'q, K, V> {
     /// q.done(&key)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use = "the key stays held until done is said of it"]
+    #[must_use = "the key stays held until its run is ended by its key"]
     pub fn detach(mut self) -> (K, Option<V>)
     where
         K: Clone,

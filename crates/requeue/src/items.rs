@@ -39,7 +39,7 @@ use std::vec;
 /// assert_eq!((q.stats().held, q.stats().waiting), (0, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping items says that their keys are done"]
+#[must_use = "dropping items ends their runs as done"]
 pub struct Items<'q, K, V = ()> {
     pub(crate) owner: Owner<'q, K, V>,
     /// May contain an item of another queue, swapped in by the user. It is ended by itself.
@@ -434,7 +434,7 @@ impl<'q, K, V> IntoIterator for Items<'q, K, V> {
 /// assert_eq!((*a.key(), q.stats().held), ("a", 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping items says that their keys are done"]
+#[must_use = "dropping items ends their runs as done"]
 pub struct IntoItems<'q, K, V = ()> {
     owner: Owner<'q, K, V>,
     items: vec::IntoIter<Item<'q, K, V>>,

@@ -96,7 +96,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// q.shut_down();
     /// assert!(q.get_blocking().is_none());
     /// ```
-    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
+    #[must_use = "dropping the item ends its run as done; `None` means that the queue is shut down and worked off"]
     fn get_blocking(&self) -> Option<Item<'_, K, V>>;
     /// [`WorkQueue::try_get`]
     ///

@@ -134,7 +134,7 @@ impl<K, V> From<AddError<K, V>> for AddFailed<K, V> {
 /// assert_eq!(AsyncQueue::add(&q, "b".to_string()).wait()?, Added::Ready);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "it has begun, but only its end says whether it happened"]
+#[must_use = "the call has begun, and only its result shows whether it succeeded"]
 pub struct Op<T, E = EngineError>(State<T, E>);
 
 enum State<T, E> {
@@ -242,7 +242,7 @@ impl<T, E> Op<T, E> {
     pub fn wait(self) -> Result<T, E> {
         match self.0 {
             State::Ended(Some(ended)) => ended,
-            State::Ended(None) => panic!("it has ended, and its end was told"),
+            State::Ended(None) => panic!("the call has ended, and its result was returned"),
             State::Goes(call) => call.wait(),
         }
     }

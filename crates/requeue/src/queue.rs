@@ -504,7 +504,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    #[must_use = "dropping the item says that its key is done; None says that the queue is worked off"]
+    #[must_use = "dropping the item ends its run as done; `None` means that the queue is shut down and worked off"]
     pub fn get_blocking(&self) -> Option<Item<'_, K, V>> {
         get_blocking(&self.shared)
     }

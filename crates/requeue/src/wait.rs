@@ -317,7 +317,7 @@ impl Waiters {
     }
 
     /// Removes a waiter that got a key, or an answer, or gave up. It may have given up without having looked.
-    #[expect(clippy::needless_pass_by_value, reason = "whoever leaves has no entry any more")]
+    #[expect(clippy::needless_pass_by_value, reason = "a waiter that leaves has no entry any more")]
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waker> {
         self.arrived(&id);
         if matches!(self.entries[id.0 as usize].state, State::Waiting) {

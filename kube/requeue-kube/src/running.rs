@@ -233,7 +233,7 @@ where
                 let how = AssertUnwindSafe(trigger).catch_unwind().await.unwrap_or_else(|_| {
                     tracing::error!(
                         controller = &*name,
-                        "what tells of the end panicked: the controller ends"
+                        "the hook for the end panicked: the controller ends"
                     );
                     Stopper::Graceful
                 });

@@ -66,7 +66,7 @@ impl<O> Relation<O> {
     {
         let named = std::panic::catch_unwind(AssertUnwindSafe(|| (self.of)(object)));
         let mut named = named.unwrap_or_else(|_| {
-            tracing::error!("the function that says whom {} {key} triggers panicked", self.kind);
+            tracing::error!("the mapper of {} {key} panicked", self.kind);
             Vec::new()
         });
         if named.len() > 1 {

@@ -252,7 +252,7 @@ impl From<&How<'_>> for RunEnd {
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "what is in here is to be dropped outside the lock"]
+#[must_use = "drop the contents outside the lock"]
 pub struct Ended<K, V> {
     /// The key, if it has no references left.
     pub key: Option<K>,

@@ -682,7 +682,7 @@ impl<'a, K, V> Hold<'a, K, V> {
 
     /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that nobody waits for any
     /// more: [`update_alarms`](Shared::update_alarms) then removes it.
-    #[must_use = "an alarm that nobody waits for is to be taken back"]
+    #[must_use = "an alarm without a waiter must be cancelled"]
     pub(crate) fn close_after_leaving(mut self) -> bool {
         let idle = self.waiters().has_idle_alarms();
         self.close();

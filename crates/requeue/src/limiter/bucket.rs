@@ -148,7 +148,7 @@ impl TokenBucket {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[inline]
-    #[must_use = "the tokens are taken only if this says so"]
+    #[must_use = "the tokens are taken only if this returns `true`"]
     #[doc(alias("AllowN"))]
     pub fn allow(&self, n: u32, now: Instant) -> bool {
         self.0.lock().take(n, now, 0).is_ok()

@@ -325,7 +325,7 @@ where
     {
         let group = move |key: &ObjectKey| {
             let group = catch_unwind(AssertUnwindSafe(|| group(key)));
-            group.inspect_err(|_| tracing::error!("the function that says the group of {key} panicked")).ok()
+            group.inspect_err(|_| tracing::error!("the group function panicked for {key}")).ok()
         };
         Self { grouping: Some(Box::new(|queue| queue.group_by(group))), ..self }
     }

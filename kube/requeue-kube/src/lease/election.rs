@@ -303,7 +303,7 @@ impl Candidate {
             self.empty().await
         });
         match done.await {
-            Ok(Ok(())) => tracing::info!(lease = self.rules.name, "this process stands no more"),
+            Ok(Ok(())) => tracing::info!(lease = self.rules.name, "this process is no longer a candidate"),
             Ok(Err(e)) => tracing::warn!(lease = self.rules.name, "the lease can't be given away: {e}"),
             Err(_) => tracing::warn!(lease = self.rules.name, "the lease is left to run out"),
         }
