@@ -150,7 +150,7 @@ impl RateLimiter<Key> for Limiter {
 }
 
 pub use crate::limits::TestClock;
-pub use crate::model::{Fair, MaxWait, Tier};
+pub use crate::model::{Fair, Grouping, MaxWait};
 
 /// Kind of a trigger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -495,9 +495,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// `resume_key`.
     fn resume_key(&self, key: &Key) -> Fallible<bool>;
     /// `pause_group`, or `resume_group`.
-    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool>;
+    fn pause_group(&self, key: &Key, pause: bool) -> Fallible<bool>;
     /// `is_group_paused`.
-    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool>;
+    fn is_group_paused(&self, key: &Key) -> Fallible<bool>;
 
     /// `close`.
     fn close(&self) -> Fallible<()>;
@@ -961,18 +961,18 @@ impl<A: Adapter> Subject<A> {
     }
 
     /// `pause_group`.
-    pub fn pause_group(&self, key: impl Into<Key>, tier: usize) -> bool {
-        sound(self.queue.pause_group(&key.into(), tier, true))
+    pub fn pause_group(&self, key: impl Into<Key>) -> bool {
+        sound(self.queue.pause_group(&key.into(), true))
     }
 
     /// `resume_group`.
-    pub fn resume_group(&self, key: impl Into<Key>, tier: usize) -> bool {
-        sound(self.queue.pause_group(&key.into(), tier, false))
+    pub fn resume_group(&self, key: impl Into<Key>) -> bool {
+        sound(self.queue.pause_group(&key.into(), false))
     }
 
     /// `is_group_paused`.
-    pub fn is_group_paused(&self, key: impl Into<Key>, tier: usize) -> bool {
-        sound(self.queue.is_group_paused(&key.into(), tier))
+    pub fn is_group_paused(&self, key: impl Into<Key>) -> bool {
+        sound(self.queue.is_group_paused(&key.into()))
     }
 
     /// Asserts the counts of `stats`, in the order ready, held, dirty, waiting.

@@ -224,11 +224,11 @@ impl<M: Manner> Adapter for Durable<M> {
         lacks("keys that are paused")
     }
 
-    fn pause_group(&self, _: &Key, _: usize, _: bool) -> Fallible<bool> {
+    fn pause_group(&self, _: &Key, _: bool) -> Fallible<bool> {
         lacks("groups that are paused")
     }
 
-    fn is_group_paused(&self, _: &Key, _: usize) -> Fallible<bool> {
+    fn is_group_paused(&self, _: &Key) -> Fallible<bool> {
         lacks("groups that are paused")
     }
 
@@ -469,10 +469,9 @@ const LEFT_OUT: &[LeftOut] = &[
             "b7_a_group_without_known_keys_can_be_paused_and_is_until_it_is_resumed",
             "b7_a_paused_groups_keys_stay_ready_and_are_not_handed_out",
             "b7_a_pause_of_a_group_ages_none_of_its_keys",
-            "b7_a_pause_of_a_tenant_ages_no_key_of_its_namespaces_and_pauses_that_overlap_count_once",
-            "b7_a_queue_without_such_groups_pauses_none",
+            "b7_pauses_of_a_group_and_of_the_queue_that_overlap_count_once",
+            "b7_a_queue_without_groups_pauses_none",
             "b7_a_resumed_group_comes_behind_those_that_wait",
-            "b7_a_tenant_and_a_namespace_of_it_are_paused_apart",
             "b7_pauses_of_a_group_do_not_add_up",
             "b7_runs_of_a_paused_group_go_on_and_what_follows_from_them_waits",
             "b7_what_ends_the_queue_lifts_the_pauses_of_groups_and_refuses_later_ones",

@@ -369,18 +369,17 @@ pub(crate) fn no_key(error: GetError) -> Nothing {
     }
 }
 
-fn with_groups(mut builder: Builder<Key, Value>, fair: Fair) -> Builder<Key, Value> {
-    for tier in std::iter::once(fair.outer).chain(fair.inner) {
-        let rules = GroupRules::new().weight(move |group: &u64| tier.weight(*group));
-        let rules = rules.cap_of(move |group: &u64| tier.cap(*group));
-        let rules = match tier.rate {
-            Some(rate) => rules.rate(f64::from(rate.keys) * 1e9 / f64::from(rate.nanos), rate.burst),
-            None => rules,
-        };
-        // those of an even number have no name
-        let rules = rules.metrics(|group: &u64| (group % 2 == 1).then(|| group.to_string()));
-        builder = builder.group_by_with(move |key: &Key| tier.group(key.id), rules);
-    }
+fn with_groups(builder: Builder<Key, Value>, fair: Fair) -> Builder<Key, Value> {
+    let groups = fair.groups;
+    let rules = GroupRules::new().weight(move |group: &u64| groups.weight(*group));
+    let rules = rules.cap_of(move |group: &u64| groups.cap(*group));
+    let rules = match groups.rate {
+        Some(rate) => rules.rate(f64::from(rate.keys) * 1e9 / f64::from(rate.nanos), rate.burst),
+        None => rules,
+    };
+    // those of an even number have no name
+    let rules = rules.metrics(|group: &u64| (group % 2 == 1).then(|| group.to_string()));
+    let mut builder = builder.group_by_with(move |key: &Key| groups.group(key.id), rules);
     if fair.priorities {
         builder = builder.priorities();
     }
@@ -678,12 +677,12 @@ impl<M: Manner> Adapter for Front<M> {
         Ok(self.0.resume_key(key))
     }
 
-    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
-        Ok(if pause { self.0.pause_group(key, tier) } else { self.0.resume_group(key, tier) })
+    fn pause_group(&self, key: &Key, pause: bool) -> Fallible<bool> {
+        Ok(if pause { self.0.pause_group(key) } else { self.0.resume_group(key) })
     }
 
-    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
-        Ok(self.0.is_group_paused(key, tier))
+    fn is_group_paused(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.0.is_group_paused(key))
     }
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {

@@ -63,8 +63,8 @@ pub enum Op {
     LiftRate,
     /// `pause_key`, or with `false` `resume_key`.
     PauseKey(u64, bool),
-    /// `pause_group` of a key's group in this tier, or with `false` `resume_group`.
-    PauseGroup(u64, usize, bool),
+    /// `pause_group` of a key's group, or with `false` `resume_group`.
+    PauseGroup(u64, bool),
     /// Takes the value out of a guard.
     TakeValue(usize),
     /// Time passes.
@@ -342,15 +342,14 @@ impl<'q, A: Adapter> Step<'q, A> {
     }
 
     /// The model for a call that is no look, and that reads the clock for itself, or only
-    /// for metrics or because keys grow old.
+    /// for metrics or because keys grow old, or because groups have rates.
     fn holding(&mut self, reads: bool) -> &mut Model {
         let ages = match self.setup.order {
             model::Order::Priority { max_wait } => max_wait.is_some(),
             model::Order::Fair(fair) => fair.priorities && fair.max_wait.is_some() || fair.is_rated(),
             _ => false,
         };
-        let reads =
-            reads || self.setup.metered || ages || self.setup.rate.is_some() || self.setup.debounce.is_some();
+        let reads = reads || self.setup.metered || ages || self.setup.debounce.is_some();
         self.model.hold(reads.then(|| self.clock.at().as_nanos()));
         &mut self.model
     }
@@ -473,13 +472,13 @@ impl<'q, A: Adapter> Step<'q, A> {
                 let expected = self.model().resume_key(key);
                 assert_eq!(self.q.resume_key(key), expected, "resume_key");
             }
-            Op::PauseGroup(key, tier, true) => {
-                let expected = self.model().pause_group(key, tier);
-                assert_eq!(self.q.pause_group(key, tier), expected, "pause_group");
+            Op::PauseGroup(key, true) => {
+                let expected = self.model().pause_group(key);
+                assert_eq!(self.q.pause_group(key), expected, "pause_group");
             }
-            Op::PauseGroup(key, tier, false) => {
-                let expected = self.model().resume_group(key, tier);
-                assert_eq!(self.q.resume_group(key, tier), expected, "resume_group");
+            Op::PauseGroup(key, false) => {
+                let expected = self.model().resume_group(key);
+                assert_eq!(self.q.resume_group(key), expected, "resume_group");
             }
             Op::TakeValue(index) => {
                 if !self.guards.is_empty() {
@@ -969,10 +968,8 @@ impl<A: Adapter> Step<'_, A> {
                 },
             );
             assert_eq!(self.q.state(key), expected, "state of key {key}");
-            for tier in 0..2 {
-                let expected = self.model().is_group_paused(key, tier);
-                assert_eq!(self.q.is_group_paused(key, tier), expected, "group of key {key}");
-            }
+            let expected = self.model().is_group_paused(key);
+            assert_eq!(self.q.is_group_paused(key), expected, "group of key {key}");
             assert_eq!(
                 self.q.num_requeues(key),
                 self.holding(true).num_requeues(key),

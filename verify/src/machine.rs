@@ -274,19 +274,16 @@ fn bound_on_waiting(MaxWait { after, every }: MaxWait) -> requeue_core::MaxWait 
 }
 
 fn fair_order(fair: Fair) -> Order<Key> {
-    let mut groups = Groups::none();
-    for tier in std::iter::once(fair.outer).chain(fair.inner) {
-        let rules = GroupRules::new()
-            .weight(move |group: &u64| tier.weight(*group))
-            .cap_of(move |group: &u64| tier.cap(*group))
-            .exact_rate(tier.rate.map(|rate| requeue_core::Rate {
-                per_nano: u64::from(rate.keys),
-                token: u128::from(rate.nanos),
-                burst: rate.burst,
-            }));
-        groups.then_by(move |key: &Key| tier.group(key.id), rules, requeue::RandomState::new());
-    }
-    let Fair { priorities, within, max_wait, .. } = fair;
+    let Fair { groups, priorities, within, max_wait } = fair;
+    let rules = GroupRules::new()
+        .weight(move |group: &u64| groups.weight(*group))
+        .cap_of(move |group: &u64| groups.cap(*group))
+        .exact_rate(groups.rate.map(|rate| requeue_core::Rate {
+            per_nano: u64::from(rate.keys),
+            token: u128::from(rate.nanos),
+            burst: rate.burst,
+        }));
+    let groups = Groups::by(move |key: &Key| groups.group(key.id), rules, requeue::RandomState::new());
     Order::Fair { groups, priorities, within, max_wait: max_wait.map(bound_on_waiting) }
 }
 
@@ -638,13 +635,13 @@ impl Adapter for Machine {
         Ok(was)
     }
 
-    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
+    fn pause_group(&self, key: &Key, pause: bool) -> Fallible<bool> {
         let call = if pause { Core::pause_group } else { Core::resume_group };
-        Ok(self.0.with(|core| call(core, key, tier)))
+        Ok(self.0.with(|core| call(core, key)))
     }
 
-    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
-        Ok(self.0.with(|core| core.is_group_paused(key, tier)))
+    fn is_group_paused(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.0.with(|core| core.is_group_paused(key)))
     }
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {

@@ -500,13 +500,13 @@ impl Adapter for Reference {
         Ok(self.handle.0.change(|model| model.resume_key(key.id)))
     }
 
-    fn pause_group(&self, key: &Key, tier: usize, pause: bool) -> Fallible<bool> {
+    fn pause_group(&self, key: &Key, pause: bool) -> Fallible<bool> {
         let call = if pause { Model::pause_group } else { Model::resume_group };
-        Ok(self.handle.0.change(|model| call(model, key.id, tier)))
+        Ok(self.handle.0.change(|model| call(model, key.id)))
     }
 
-    fn is_group_paused(&self, key: &Key, tier: usize) -> Fallible<bool> {
-        Ok(self.handle.0.look().is_group_paused(key.id, tier))
+    fn is_group_paused(&self, key: &Key) -> Fallible<bool> {
+        Ok(self.handle.0.look().is_group_paused(key.id))
     }
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {

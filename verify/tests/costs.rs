@@ -75,6 +75,10 @@ const TABLE: &[Row] = &[
     row("a timer is set elsewhere: Item::done",                 Cost(1, 1, 0, 0), timed_done),
     row("a timer is set elsewhere: Item::next",                 Cost(1, 1, 1, 0), timed_next),
     row("try_get, a timer has come",                            Cost(1, 0, 1, 0), try_get_due),
+    row("with a rate: add, a new key",                          Cost(1, 1, 0, 0), rated_add),
+    row("with a rate: try_get",                                 Cost(1, 0, 1, 0), rated_try_get),
+    row("with a rate: Item::done",                              Cost(1, 1, 0, 0), rated_done),
+    row("with a bound: add, a new key",                         Cost(1, 1, 0, 0), bounded_add),
     row("with metrics: add, a new key",                         Cost(1, 1, 1, 0), metered_add),
     row("with metrics: add, a pending integer",                 Cost(0, 0, 0, 0), metered_add_pending),
     row("with metrics: try_get",                                Cost(1, 0, 1, 0), metered_try_get),
@@ -177,6 +181,11 @@ impl Till {
         let q = self.queue();
         q.add_after(NOT_A_ROUND, Duration::from_secs(1_000_000)).expect("open");
         q
+    }
+
+    /// A queue with a rate that holds nothing up.
+    fn rated(&self) -> WorkQueue<u64> {
+        self.builder().rate(1e9, u32::MAX).build().expect("a queue")
     }
 
     fn metered(&self) -> WorkQueue<u64> {
@@ -593,6 +602,26 @@ fn try_get_due(till: &mut Till) {
         till.clock.advance(MILLISECOND);
         till.pays(&q, || q.try_get()).unwrap().done();
     }
+}
+
+fn rated_add(till: &mut Till) {
+    let q = till.rated();
+    add_new_to(till, &q);
+}
+
+fn rated_try_get(till: &mut Till) {
+    let q = till.rated();
+    try_get_from(till, &q);
+}
+
+fn rated_done(till: &mut Till) {
+    let q = till.rated();
+    done_in(till, &q);
+}
+
+fn bounded_add(till: &mut Till) {
+    let q = till.builder().bound(usize::MAX).build().expect("a queue");
+    add_new_to(till, &q);
 }
 
 fn metered_add(till: &mut Till) {

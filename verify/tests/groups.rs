@@ -55,8 +55,6 @@ fn b3_a_cap_of_0_and_priorities_within_nothing_are_refused_when_the_queue_is_bui
     let error = builder().group_by_with(tens, GroupRules::new().cap(0)).build().unwrap_err();
     assert_eq!(error, BuildError::GroupCapZero);
     assert!(error.to_string().contains("give .cap(…) at least 1"));
-    let error = builder().group_by(tens).group_by_with(tens, GroupRules::new().cap(0)).build().unwrap_err();
-    assert_eq!(error, BuildError::GroupCapZero);
     let built = [
         builder().priorities_within_groups().build(),
         builder().priorities().priorities_within_groups().build(),
@@ -191,22 +189,19 @@ impl std::hash::Hash for Tenant {
 #[test]
 fn b3_nothing_is_kept_of_a_group_without_known_keys() {
     let alive = Arc::new(());
-    let of = |alive: &Arc<()>| {
-        let alive = Arc::clone(alive);
-        move |key: &u64| Tenant { number: key / 10, _counted: Arc::clone(&alive) }
-    };
-    let builder = WorkQueue::<u64>::builder().group_by(of(&alive)).group_by(of(&alive));
-    let q = builder.build().unwrap();
-    // two functions have it, and so has this test
-    let groups = || Arc::strong_count(&alive) - 3;
+    let counted = Arc::clone(&alive);
+    let of = move |key: &u64| Tenant { number: key / 10, _counted: Arc::clone(&counted) };
+    let q = WorkQueue::<u64>::builder().group_by(of).build().unwrap();
+    // the function has it, and so has this test
+    let groups = || Arc::strong_count(&alive) - 2;
     q.add_many(0..1_000).all().unwrap();
-    assert_eq!(groups(), 200);
+    assert_eq!(groups(), 100);
     let items = q.try_get_many(usize::MAX).unwrap();
-    assert_eq!(groups(), 200, "held keys are known");
+    assert_eq!(groups(), 100, "held keys are known");
     drop(items);
     assert_eq!(groups(), 0);
     q.add_after(7, Duration::from_secs(60)).unwrap();
-    assert_eq!(groups(), 2);
+    assert_eq!(groups(), 1);
     q.cancel(&7);
     assert_eq!(groups(), 0);
 }
@@ -228,9 +223,7 @@ fn b3_a_queue_that_knows_many_keys_does_what_one_does_that_knows_few() {
         key / 10
     };
     let flat = || WorkQueue::<u64>::builder().group_by(group);
-    let builders: [&dyn Fn() -> requeue::Builder<u64>; 3] = [&flat, &|| flat().priorities(), &|| {
-        WorkQueue::builder().group_by(|key: &u64| key / 100).group_by(group)
-    }];
+    let builders: [&dyn Fn() -> requeue::Builder<u64>; 2] = [&flat, &|| flat().priorities()];
     for (at, builder) in builders.into_iter().enumerate() {
         let few = builder().build().unwrap();
         let many = crowded(builder().build().unwrap());
@@ -302,15 +295,12 @@ fn b3_groups_alone_read_no_clock() {
 }
 
 #[test]
-fn b3_groups_within_groups_may_be_as_deep_as_one_likes() {
-    let q = WorkQueue::<u64>::builder()
-        .group_by(|key: &u64| key / 100)
-        .group_by(|key: &u64| (key / 10).to_string())
-        .group_by(|key: &u64| key % 2 == 0)
-        .build()
-        .unwrap();
-    q.add_many([110, 112, 111, 120, 210, 212, 211]).all().unwrap();
-    assert_eq!(order(&q), [110, 210, 120, 211, 111, 212, 112]);
+fn b3_of_two_functions_of_groups_the_last_one_counts() {
+    let capped = GroupRules::new().cap(0);
+    let q = WorkQueue::<u64>::builder().group_by_with(|key: &u64| key / 100, capped).group_by(tens).build();
+    let q = q.unwrap();
+    q.add_many([110, 112, 111, 120]).all().unwrap();
+    assert_eq!(order(&q), [110, 120, 112, 111]);
 }
 
 #[test]
@@ -342,16 +332,13 @@ fn b3_a_crew_of_many_holds_no_more_of_a_group_than_its_cap() {
 #[test]
 fn b7_a_pause_of_a_group_whose_function_panics_changes_nothing() {
     let panics = |key: &u64| if *key == 13 { panic!("the function of users") } else { key / 10 };
-    let q = WorkQueue::<u64>::builder().group_by(|key| key / 100).group_by(panics).build().unwrap();
+    let q = WorkQueue::<u64>::builder().group_by(panics).build().unwrap();
     q.add_many([11, 21]).all().unwrap();
     let quietly = |call: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(call)).is_err();
-    for tier in 0..2 {
-        // the first tier is that of a tenant which is known, or not
-        assert_eq!(quietly(&|| q.pause_group(&13, tier)), tier == 1);
-        assert_eq!(quietly(&|| q.is_group_paused(&13, tier)), tier == 1);
-        assert_eq!(quietly(&|| q.resume_group(&13, tier)), tier == 1);
-    }
-    assert!(!q.is_group_paused(&11, 0) && !q.is_group_paused(&11, 1));
+    assert!(quietly(&|| q.pause_group(&13)));
+    assert!(quietly(&|| q.is_group_paused(&13)));
+    assert!(quietly(&|| q.resume_group(&13)));
+    assert!(!q.is_group_paused(&11));
     assert_eq!(order(&q), [11, 21]);
     assert_eq!(q.stats().known, 0);
 }

@@ -52,7 +52,6 @@ fn m_labels_that_cannot_be_are_refused_when_the_queue_is_built() {
         ["quantile", "a"],
         ["a", "outcome"],
         ["priority", "a"],
-        ["a", "tier"],
         ["group", "a"],
     ] {
         let error = build(&labels).expect_err("taken");

@@ -9,7 +9,7 @@ use requeue_verify::adapter::{InBackoff, Policy, Rate, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
 use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Wish, Word, WordMany, run};
 use requeue_verify::machine::Machine;
-use requeue_verify::model::{self, Fair, MaxWait, Order, Tier};
+use requeue_verify::model::{self, Fair, Grouping, MaxWait, Order};
 use std::fmt;
 use std::time::Duration;
 
@@ -149,8 +149,7 @@ fn op() -> impl Strategy<Value = Op> {
         40 => proptest::bool::weighted(0.35).prop_map(Op::Pause),
         2 => Just(Op::LiftRate),
         70 => (key(), proptest::bool::weighted(0.4)).prop_map(|(key, pause)| Op::PauseKey(key, pause)),
-        50 => (key(), 0..2_usize, proptest::bool::weighted(0.4))
-            .prop_map(|(key, tier, pause)| Op::PauseGroup(key, tier, pause)),
+        50 => (key(), proptest::bool::weighted(0.4)).prop_map(|(key, pause)| Op::PauseGroup(key, pause)),
         20 => (0..16_usize).prop_map(Op::TakeValue),
         120 => (0..6_u64).prop_map(Op::Advance),
         50 => wish().prop_map(Op::AddWhenRoom),
@@ -178,14 +177,14 @@ fn steps(ends: bool) -> BoxedStrategy<Steps> {
 }
 
 /// Groups of one key to all keys, of few weights, and more often than not with caps.
-fn tier() -> BoxedStrategy<Tier> {
+fn grouping() -> BoxedStrategy<Grouping> {
     let caps = prop_oneof![1 => Just(usize::MAX), 1 => 1..3_usize];
     // fractions that an f64 of keys a second tells exactly
     let rate =
         (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| model::Rate { keys: 1, nanos: 1 << nanos, burst });
     let rate = prop_oneof![2 => Just(None), 1 => rate.prop_map(Some)];
     (1..5_u64, proptest::array::uniform4(1..4_u32), proptest::array::uniform4(caps), rate)
-        .prop_map(|(divisor, weights, caps, rate)| Tier { divisor, weights, caps, rate })
+        .prop_map(|(divisor, weights, caps, rate)| Grouping { divisor, weights, caps, rate })
         .boxed()
 }
 
@@ -193,9 +192,9 @@ fn setup() -> BoxedStrategy<Setup> {
     let after = prop_oneof![3 => 0..8_u64, 1 => Just(u64::MAX)];
     let max_wait = (after, 2..5_u32).prop_map(|(after, every)| MaxWait { after, every });
     let max_wait = proptest::option::weighted(0.7, max_wait).boxed();
-    let fair = (tier(), proptest::option::of(tier()), any::<bool>(), any::<bool>(), max_wait.clone());
-    let fair = fair.prop_map(|(outer, inner, priorities, within, max_wait)| {
-        Order::Fair(Fair { outer, inner, priorities, within: priorities && within, max_wait })
+    let fair = (grouping(), any::<bool>(), any::<bool>(), max_wait.clone());
+    let fair = fair.prop_map(|(groups, priorities, within, max_wait)| {
+        Order::Fair(Fair { groups, priorities, within: priorities && within, max_wait })
     });
     let order = prop_oneof![
         3 => Just(Order::Fifo),

@@ -189,7 +189,7 @@ fn entries() -> Vec<Entry> {
         ("resume", |q| _ = q.resume()),
         ("pause_key", |q| _ = q.pause_key(Key(1))),
         ("resume_key", |q| _ = q.resume_key(&Key(1))),
-        ("pause_group", |q| _ = q.pause_group(&Key(1), 0)),
+        ("pause_group", |q| _ = q.pause_group(&Key(1))),
         ("is_paused", |q| _ = q.is_paused()),
         ("phase", |q| _ = q.phase()),
         ("close", |q| q.close()),

@@ -402,8 +402,8 @@ fn meddle(q: &WorkQueue<u64>, keys: u64, over: &AtomicBool, mut random: Random) 
                 random.dawdle();
                 q.resume();
             }
-            8 => drop(q.pause_group(&key, 0)),
-            9 | 10 => drop(q.resume_group(&key, 0)),
+            8 => drop(q.pause_group(&key)),
+            9 | 10 => drop(q.resume_group(&key)),
             1 | 2 => drop(q.pause_key(key)),
             3 | 4 => drop(q.resume_key(&key)),
             5 => drop(q.cancel(&key)),
@@ -413,7 +413,7 @@ fn meddle(q: &WorkQueue<u64>, keys: u64, over: &AtomicBool, mut random: Random) 
         random.dawdle();
     }
     q.resume();
-    (0..keys).for_each(|key| _ = (q.resume_key(&key), q.resume_group(&key, 0)));
+    (0..keys).for_each(|key| _ = (q.resume_key(&key), q.resume_group(&key)));
 }
 
 #[test]

@@ -27,6 +27,13 @@ pub(crate) trait Linked: Default {
     fn link(&mut self) -> &mut Link;
 }
 
+impl Linked for Link {
+    #[inline]
+    fn link(&mut self) -> &mut Link {
+        self
+    }
+}
+
 /// Keys in the order in which they came.
 #[derive(Debug)]
 pub(crate) struct List {

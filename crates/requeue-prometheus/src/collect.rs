@@ -150,12 +150,12 @@ const FAMILIES: [Family; 36] = [
     },
     Family {
         name: "requeue_group_ready_keys",
-        help: "Keys of a group that are ready, by the tier of the group and its name",
+        help: "Keys of a group that are ready, by the name of the group",
         value: Value::Groups(0),
     },
     Family {
         name: "requeue_group_held_keys",
-        help: "Keys of a group that workers have, by the tier of the group and its name",
+        help: "Keys of a group that workers have, by the name of the group",
         value: Value::Groups(1),
     },
     Family {
@@ -275,9 +275,8 @@ impl Family {
                     }
                 },
                 Value::Groups(which) => {
-                    for ((tier, group), counts) in &queue.groups {
-                        let tier = tier.to_string();
-                        let labels = [&labels[..], &[("tier", &tier), ("group", group)]].concat();
+                    for (group, counts) in &queue.groups {
+                        let labels = [&labels[..], &[("group", group)]].concat();
                         keys(&mut metric.encode_family(&labels)?, counts[*which])?;
                     }
                 }

@@ -66,7 +66,7 @@
 //! | `requeue_runs_total` | counter | runs that ended, with the label `outcome`: `done`, `again`, `retry`, `give_up` |
 //! | `requeue_workers` | gauge | threads, or tasks, of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
 //! | `requeue_busy_workers` | gauge | those of them that have a key |
-//! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the labels `tier` (which of the functions told the group; 0 is the first) and `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
+//! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the label `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
 //! | `requeue_group_held_keys` | gauge | keys of such a group that workers have |
 //!
 //! These series describe the queue in this process. A queue of an engine that many processes work on

@@ -170,8 +170,8 @@ pub(crate) struct Reading {
     /// Depth by priority, if a queue has priorities. Keys of queues without priorities then count as priority
     /// 0, for which there is always a number.
     pub(crate) depths: Option<BTreeMap<i16, usize>>,
-    /// Number of ready and held keys of each group, by tier and name.
-    pub(crate) groups: BTreeMap<(usize, Arc<str>), [usize; 2]>,
+    /// Number of ready and held keys of each group, by name.
+    pub(crate) groups: BTreeMap<Arc<str>, [usize; 2]>,
     pub(crate) waiting: usize,
     pub(crate) held: usize,
     pub(crate) dirty: usize,
@@ -235,8 +235,8 @@ impl Stats {
             } else {
                 plain += gauges.depth;
             }
-            for GroupGauges { tier, name, ready, held, .. } in queue.groups() {
-                let group = groups.entry((tier, name)).or_default();
+            for GroupGauges { name, ready, held, .. } in queue.groups() {
+                let group = groups.entry(name).or_default();
                 group[0] += ready;
                 group[1] += held;
             }

@@ -529,7 +529,7 @@ fn groups_that_have_a_name_are_exported_and_without_any_nothing_is() {
     q.add_many([101, 102, 201, 1001, 2001]).all().unwrap();
     let _held = q.try_get().unwrap();
     let group = |metric: &str, group: &str| {
-        scraped.sample(&format!("requeue_group_{metric}_keys{{name=\"q\",tier=\"0\",group=\"{group}\"}}"))
+        scraped.sample(&format!("requeue_group_{metric}_keys{{name=\"q\",group=\"{group}\"}}"))
     };
     assert_eq!(["1", "2", "other"].map(|name| group("ready", name)), [1., 1., 2.]);
     assert_eq!(["1", "2", "other"].map(|name| group("held", name)), [1., 0., 0.]);

@@ -376,10 +376,10 @@ pub enum Call<K, V = ()> {
     PauseKey(K),
     /// [`WorkQueue::resume_key`](requeue::WorkQueue::resume_key).
     ResumeKey(K),
-    /// [`WorkQueue::pause_group`](requeue::WorkQueue::pause_group): of the key's group in this tier.
-    PauseGroup(K, usize),
+    /// [`WorkQueue::pause_group`](requeue::WorkQueue::pause_group): of the key's group.
+    PauseGroup(K),
     /// [`WorkQueue::resume_group`](requeue::WorkQueue::resume_group).
-    ResumeGroup(K, usize),
+    ResumeGroup(K),
     /// [`WorkQueue::lift_rate`](requeue::WorkQueue::lift_rate).
     LiftRate,
     /// [`WorkQueue::close`](requeue::WorkQueue::close).
@@ -412,7 +412,7 @@ impl<K, V> Call<K, V> {
             Self::Restore(restored) => Some(&restored.key),
             Self::Cancel(key) | Self::CancelAndForget(key) | Self::Forget(key) => Some(key),
             Self::PauseKey(key) | Self::ResumeKey(key) => Some(key),
-            Self::PauseGroup(key, _) | Self::ResumeGroup(key, _) => Some(key),
+            Self::PauseGroup(key) | Self::ResumeGroup(key) => Some(key),
             Self::AddMany(triggers) => match &**triggers {
                 [trigger] => Some(&trigger.key),
                 _ => None,

@@ -46,8 +46,8 @@ impl<K: Display, V: Value> Display for Call<K, V> {
             Self::Forget(key) => write!(f, "forget {}", Quoted(key)),
             Self::PauseKey(key) => write!(f, "pause {}", Quoted(key)),
             Self::ResumeKey(key) => write!(f, "resume {}", Quoted(key)),
-            Self::PauseGroup(key, tier) => write!(f, "pause-group {} tier={tier}", Quoted(key)),
-            Self::ResumeGroup(key, tier) => write!(f, "resume-group {} tier={tier}", Quoted(key)),
+            Self::PauseGroup(key) => write!(f, "pause-group {}", Quoted(key)),
+            Self::ResumeGroup(key) => write!(f, "resume-group {}", Quoted(key)),
             Self::Pause => f.write_str("pause"),
             Self::Resume => f.write_str("resume"),
             Self::LiftRate => f.write_str("lift-rate"),
@@ -162,8 +162,8 @@ pub(crate) fn read_call<K: FromStr, V: Value>(text: &str) -> Result<Call<K, V>, 
         "resume" if rest.is_empty() => Call::Resume,
         "pause" => Call::PauseKey(rest.key()?),
         "resume" => Call::ResumeKey(rest.key()?),
-        "pause-group" => Call::PauseGroup(rest.key()?, rest.tier()?),
-        "resume-group" => Call::ResumeGroup(rest.key()?, rest.tier()?),
+        "pause-group" => Call::PauseGroup(rest.key()?),
+        "resume-group" => Call::ResumeGroup(rest.key()?),
         "lift-rate" => Call::LiftRate,
         "close" => Call::Close,
         "shut-down" => Call::ShutDown,
@@ -221,14 +221,6 @@ impl<'a> Rest<'a> {
         let (number, rest) = self.text.split_once(' ').unwrap_or((self.text, ""));
         self.text = rest;
         number.parse().map_err(|_| format!("{} wants a number", self.call))
-    }
-
-    fn tier(&mut self) -> Result<usize, String> {
-        match self.option()? {
-            Some(("tier", tier)) => number(&tier),
-            Some((option, _)) => Err(format!("{} has no option {option}", self.call)),
-            None => Ok(0),
-        }
     }
 
     /// The next option and its value, which may be in quotes.
@@ -374,7 +366,7 @@ mod tests {
                 calls.push(Call::Drain(waiting, timeout));
             }
         }
-        calls.extend([Call::PauseGroup(odd.clone(), 1), Call::ResumeGroup(odd, usize::MAX)]);
+        calls.extend([Call::PauseGroup(odd.clone()), Call::ResumeGroup(odd)]);
         calls.extend([Call::Workers(0), Call::CancelGet(usize::MAX)]);
         for call in calls {
             let text = call.to_string();

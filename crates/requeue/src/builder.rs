@@ -56,7 +56,7 @@ pub(crate) struct Settings<K, V> {
 }
 
 /// Label names that the queue's own metrics use or that Prometheus reserves.
-const OWN_LABELS: [&str; 7] = ["name", "le", "quantile", "outcome", "priority", "tier", "group"];
+const OWN_LABELS: [&str; 6] = ["name", "le", "quantile", "outcome", "priority", "group"];
 
 /// Whether Prometheus accepts a label of this name.
 fn is_label(name: &str) -> bool {
@@ -165,7 +165,7 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// [`build`](Self::build) refuses a name that Prometheus does not accept (ASCII letters, digits and `_`,
     /// not starting with a digit or `__`), a second label of the same name, and the names that queue metrics
-    /// use: `name`, `le`, `quantile`, `outcome`, `priority`, `tier` and `group`. Values may be anything.
+    /// use: `name`, `le`, `quantile`, `outcome`, `priority` and `group`. Values may be anything.
     ///
     /// ```
     /// # use requeue::{BuildError, WorkQueue};
@@ -513,7 +513,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// * A drain, and work after [`WorkQueue::shut_down`], keep to the rate too. Give a drain a deadline if
     ///   it may be in a hurry, or [lift](WorkQueue::lift_rate) the rate.
     ///
-    /// Such a queue reads its clock in every call except redundant adds of integers, like one with metrics.
+    /// Such a queue reads its clock in every get, and not to add a key or to end a run.
     /// For a ready key, [`WorkQueue::explain`] reports when the next token is there.
     ///
     /// # Errors

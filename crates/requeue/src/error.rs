@@ -160,5 +160,5 @@ messages!(BuildError {
         (for no limit remove .rate(…))",
     LabelName { name } => "invalid label name {name:?}: use ASCII letters, digits and _, not starting with a digit or __",
     LabelTaken { name } => "duplicate label {name:?}: use each name once, and none of the metrics' own: \
-        name, le, quantile, outcome, priority, tier, group",
+        name, le, quantile, outcome, priority, group",
 });

@@ -7,7 +7,7 @@ use std::hash::Hash;
 
 /// A builder's settings for groups.
 pub(crate) struct Fairness<K> {
-    groups: Groups<K>,
+    groups: Option<Groups<K>>,
     pub(crate) within: bool,
     /// A cap of 0 was given.
     no_room: bool,
@@ -17,21 +17,21 @@ pub(crate) struct Fairness<K> {
 
 impl<K> Default for Fairness<K> {
     fn default() -> Self {
-        Self { groups: Groups::none(), within: false, no_room: false, no_rate: None }
+        Self { groups: None, within: false, no_room: false, no_rate: None }
     }
 }
 
 impl<K> Fairness<K> {
-    /// Divides the existing groups once more.
-    pub(crate) fn then_by<G>(&mut self, group: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>)
+    /// Sets the function that returns the group of a key, and the rules of the groups.
+    pub(crate) fn group_by<G>(&mut self, group: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>)
     where
         G: Hash + Eq + Send + Sync + 'static,
     {
-        self.no_room |= rules.has_no_room();
+        self.no_room = rules.has_no_room();
         let asked = rules.asked_rate();
         let exact = asked.and_then(|(keys, burst)| dispatch(keys, burst));
-        self.no_rate = self.no_rate.or(asked.filter(|_| exact.is_none()));
-        self.groups.then_by(group, rules.exact_rate(exact), RandomState::new());
+        self.no_rate = asked.filter(|_| exact.is_none());
+        self.groups = Some(Groups::by(group, rules.exact_rate(exact), RandomState::new()));
     }
 
     /// The order of a queue with groups, if there are groups; `other` is the order given beside them.
@@ -42,12 +42,10 @@ impl<K> Fairness<K> {
         max_wait: Option<MaxWait>,
     ) -> Result<Option<Order<K>>, BuildError> {
         let Self { groups, within, no_room, no_rate } = std::mem::take(self);
-        if within && (!priorities || groups.is_empty()) {
+        if within && (!priorities || groups.is_none()) {
             return Err(BuildError::NothingWithinGroups);
         }
-        if groups.is_empty() {
-            return Ok(None);
-        }
+        let Some(groups) = groups else { return Ok(None) };
         if !matches!(other, Order::Fifo) {
             return Err(BuildError::OrderAndGroups);
         }

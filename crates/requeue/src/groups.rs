@@ -29,11 +29,7 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// Adding and getting a key cost the same for any number of groups and keys.
     ///
-    /// # Groups within groups
-    ///
-    /// Each further call divides the existing groups: tenants take turns, and in a tenant's turn its
-    /// namespaces do. Both bounds then hold for tenants among each other, and for the namespaces of a tenant
-    /// among each other.
+    /// A key is in one group. The last call of this or of [`group_by_with`](Self::group_by_with) counts.
     ///
     /// # Users' code
     ///
@@ -98,7 +94,7 @@ impl<K, V, S> Builder<K, V, S> {
     where
         G: Hash + Eq + Send + Sync + 'static,
     {
-        self.settings.fairness.then_by(group, rules);
+        self.settings.fairness.group_by(group, rules);
         self
     }
 

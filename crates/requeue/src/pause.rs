@@ -105,19 +105,17 @@ impl<K, V, S> WorkQueue<K, V, S> {
 }
 
 impl<K, V, S> WorkQueue<K, V, S> {
-    /// Hands out no key of this key's group until [`resume_group`](Self::resume_group). `key` is any key of
-    /// the group, which the queue need not know; `tier` selects its group: 0 is that of the first
-    /// [`group_by`](crate::Builder::group_by), 1 the second.
+    /// Hands out no key of this key's [group](crate::Builder::group_by) until
+    /// [`resume_group`](Self::resume_group). `key` is any key of the group, which the queue need not know.
     ///
     /// The keys of a paused group stay ready, count in [`len`](Self::len), and do not age for
     /// [`max_wait`](crate::Builder::max_wait); triggers, timers and current runs go on. The group leaves the
     /// turns like one at its cap. A group without a known key can be paused too. The queue remembers each
     /// paused group until it is resumed.
     ///
-    /// Returns `false`, and changes nothing, if the queue has no such groups, or if a drain or
+    /// Returns `false`, and changes nothing, if the queue has no groups, or if a drain or
     /// [`shut_down`](Self::shut_down) has begun: these lift all pauses. The cost does not depend on the
-    /// number of the group's keys. Pauses of one group do not add up; those of a tenant and of one of its
-    /// namespaces are separate.
+    /// number of the group's keys. Pauses of one group do not add up.
     ///
     /// ```
     /// # use requeue::{Paused, WorkQueue};
@@ -126,20 +124,20 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// }
     /// let q = WorkQueue::builder().group_by(tenant).build()?;
     /// q.add_many(["noisy/1", "noisy/2", "small/1"]).all()?;
-    /// assert!(q.pause_group(&"noisy/", 0));
+    /// assert!(q.pause_group(&"noisy/"));
     /// assert_eq!(q.try_get()?.key(), &"small/1");
     /// assert!(q.try_get().is_err() && q.len() == 2);
     /// assert_eq!(q.state("noisy/1").and_then(|state| state.paused), Some(Paused::Group));
-    /// q.resume_group(&"noisy/", 0);
+    /// q.resume_group(&"noisy/");
     /// assert_eq!(q.try_get()?.key(), &"noisy/1");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     ///
-    /// If a group function panics. Then nothing has changed.
-    pub fn pause_group(&self, key: &K, tier: usize) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.pause_group(key, tier))
+    /// If the group function panics. Then nothing has changed.
+    pub fn pause_group(&self, key: &K) -> bool {
+        self.shared.enter(&mut None).with(|hold| hold.core.pause_group(key))
     }
 
     /// Hands out the keys of this key's group again; `false` if it was not paused. The group goes behind
@@ -148,25 +146,25 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     /// # use requeue::WorkQueue;
     /// let q = WorkQueue::<u32>::builder().group_by(|key| key / 10).build()?;
-    /// q.pause_group(&42, 0);
-    /// assert!(q.resume_group(&40, 0) && !q.resume_group(&40, 0));
+    /// q.pause_group(&42);
+    /// assert!(q.resume_group(&40) && !q.resume_group(&40));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
     ///
     /// Like [`pause_group`](Self::pause_group).
-    pub fn resume_group(&self, key: &K, tier: usize) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key, tier))
+    pub fn resume_group(&self, key: &K) -> bool {
+        self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key))
     }
 
-    /// Whether this key's group at this `tier` is paused itself, not through a group that contains it.
+    /// Whether this key's group is paused.
     ///
     /// ```
     /// # use requeue::WorkQueue;
     /// let q = WorkQueue::<u32>::builder().group_by(|key| key / 10).build()?;
-    /// q.pause_group(&42, 0);
-    /// assert!(q.is_group_paused(&40, 0) && !q.is_group_paused(&50, 0));
+    /// q.pause_group(&42);
+    /// assert!(q.is_group_paused(&40) && !q.is_group_paused(&50));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -174,8 +172,8 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// Like [`pause_group`](Self::pause_group).
     #[must_use]
-    pub fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key, tier))
+    pub fn is_group_paused(&self, key: &K) -> bool {
+        self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key))
     }
 }
 

@@ -208,8 +208,8 @@ impl World {
             17 => drop(self.q.pause_key(key)),
             18 => drop(self.q.resume_key(&key)),
             // false without groups
-            23 => drop(self.q.pause_group(&key, 0)),
-            24 => drop(self.q.resume_group(&key, 0)),
+            23 => drop(self.q.pause_group(&key)),
+            24 => drop(self.q.resume_group(&key)),
             19 => {
                 let due = self.clock.now() + self.random.ms();
                 let failures = self.random.below(3) as u32;

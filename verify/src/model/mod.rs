@@ -17,7 +17,7 @@ mod window;
 pub use bound::Dropped;
 pub use control::{Cancelled, Restored};
 pub use drain::{Down, DrainId, Drained, Waiters};
-pub use fair::{Fair, Tier};
+pub use fair::{Fair, Grouping};
 pub use overdue::MaxWait;
 pub use rate::Rate;
 pub use unfinished::Unfinished;
@@ -342,9 +342,9 @@ pub struct Model {
     /// Credit of the queue's rate.
     credit: Option<rate::Credit>,
     /// Credits of the groups' rates, for groups of which a key was handed out.
-    credits: BTreeMap<Vec<u64>, rate::Credit>,
+    credits: BTreeMap<u64, rate::Credit>,
     /// Groups without a token: the instant of the next token, the order in which they ran out, and the group.
-    dry: Vec<(Nanos, u64, Vec<u64>)>,
+    dry: Vec<(Nanos, u64, u64)>,
     /// Groups have no rates any more.
     rates_are_lifted: bool,
     /// Times of pauses, and the hand-outs that overdue keys got.
@@ -354,7 +354,7 @@ pub struct Model {
     /// The keys that are paused, in the order of the calls.
     paused_keys: Vec<u64>,
     /// The groups that are paused, in the order of the calls.
-    paused_groups: Vec<Vec<u64>>,
+    paused_groups: Vec<u64>,
     /// Touches of ready keys, for the order of the user's own.
     touches: BTreeMap<u64, u32>,
     /// The limiter's records.
@@ -924,7 +924,7 @@ impl Model {
             }
             // "Higher first, FIFO within"; a raised key "keeps its age", and so its place
             // among its equals. "Of every n hand-outs one goes to the oldest overdue key."
-            Order::Priority { max_wait } => match self.overdue(max_wait, &[], |_| true) {
+            Order::Priority { max_wait } => match self.overdue(max_wait, None, |_| true) {
                 Some(at) => at,
                 None => (0..self.line.len())
                     .min_by_key(|at| (Reverse(self.keys[&self.line[*at]].priority), *at))?,
@@ -936,7 +936,7 @@ impl Model {
         }
         let key = self.line.remove(index);
         self.charge();
-        self.charge_groups(key);
+        self.charge_group(key);
         self.touches.remove(&key);
         Some(key)
     }

@@ -24,25 +24,25 @@ impl MaxWait {
 /// The model's state for the ages of keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ages {
-    /// The pauses of each group, and of the queue, which is called by nothing: from when, until when.
-    pauses: BTreeMap<Vec<u64>, Vec<(Nanos, Option<Nanos>)>>,
+    /// The pauses of each group, and of the queue, which is none: from when, until when.
+    pauses: BTreeMap<Option<u64>, Vec<(Nanos, Option<Nanos>)>>,
     /// Number of hand-outs by priority until the next one that goes to an overdue key: of the queue, or of
     /// each group that has a key in line.
-    others: BTreeMap<Vec<u64>, u32>,
+    others: BTreeMap<Option<u64>, u32>,
 }
 
 impl Model {
     /// The queue, or a group, is paused from now on.
-    pub(super) fn pause_begins(&mut self, group: &[u64]) {
-        let pauses = self.ages.pauses.entry(group.to_vec()).or_default();
+    pub(super) fn pause_begins(&mut self, group: Option<u64>) {
+        let pauses = self.ages.pauses.entry(group).or_default();
         if pauses.last().is_none_or(|(_, until)| until.is_some()) {
             pauses.push((self.now, None));
         }
     }
 
     /// Records the end of a pause.
-    pub(super) fn pause_ends(&mut self, group: &[u64]) {
-        let last = self.ages.pauses.get_mut(group).and_then(|pauses| pauses.last_mut());
+    pub(super) fn pause_ends(&mut self, group: Option<u64>) {
+        let last = self.ages.pauses.get_mut(&group).and_then(|pauses| pauses.last_mut());
         if let Some((_, until)) = last {
             until.get_or_insert(self.now);
         }
@@ -50,9 +50,10 @@ impl Model {
 
     /// How long a key in line could have been served: "not while the queue, its group or the key is paused".
     fn age(&self, key: u64) -> Nanos {
-        let path = self.fair().map_or(Vec::new(), |fair| fair.path(key));
-        let mut pauses: Vec<_> = (0..=path.len())
-            .filter_map(|tiers| self.ages.pauses.get(&path[..tiers]))
+        let group = self.fair().map(|fair| Some(fair.groups.group(key)));
+        let mut pauses: Vec<_> = std::iter::once(None)
+            .chain(group)
+            .filter_map(|group| self.ages.pauses.get(&group))
             .flatten()
             .map(|(from, until)| (*from, until.unwrap_or(self.now)))
             .collect();
@@ -70,13 +71,13 @@ impl Model {
     pub(super) fn overdue(
         &mut self,
         max_wait: Option<MaxWait>,
-        group: &[u64],
+        group: Option<u64>,
         may: impl Fn(u64) -> bool,
     ) -> Option<usize> {
         let MaxWait { after, every } = max_wait?;
         let served = (0..self.line.len()).filter(|at| may(self.line[*at]));
         let (Reverse(age), oldest) = served.map(|at| (Reverse(self.age(self.line[at])), at)).min()?;
-        let others = self.ages.others.entry(group.to_vec()).or_default();
+        let others = self.ages.others.entry(group).or_default();
         if *others > 0 {
             *others -= 1;
             return None;
@@ -90,7 +91,7 @@ impl Model {
     /// A group without a key in line begins anew.
     pub(super) fn forget_hand_outs(&mut self) {
         let Some(fair) = self.fair() else { return };
-        let line: Vec<_> = self.line.iter().map(|key| fair.path(*key)).collect();
-        self.ages.others.retain(|group, _| group.is_empty() || line.contains(group));
+        let line: Vec<_> = self.line.iter().map(|key| fair.groups.group(*key)).collect();
+        self.ages.others.retain(|group, _| group.is_none_or(|group| line.contains(&group)));
     }
 }

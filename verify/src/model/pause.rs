@@ -26,14 +26,14 @@ impl Model {
         let taken = !self.refuses_pauses();
         if taken {
             self.paused = true;
-            self.pause_begins(&[]);
+            self.pause_begins(None);
         }
         taken
     }
 
     /// `resume`: whether the queue was paused.
     pub fn resume(&mut self) -> bool {
-        self.pause_ends(&[]);
+        self.pause_ends(None);
         std::mem::take(&mut self.paused)
     }
 
@@ -72,16 +72,16 @@ impl Model {
         was
     }
 
-    /// The group of a key in this tier.
-    fn group_of(&self, key: u64, tier: usize) -> Option<Vec<u64>> {
-        Some(self.fair()?.path(key).get(..=tier)?.to_vec())
+    /// The group of a key, if there are groups.
+    fn group_of(&self, key: u64) -> Option<u64> {
+        Some(self.fair()?.groups.group(key))
     }
 
     /// `pause_group`: whether it is taken. The group need have no keys.
-    pub fn pause_group(&mut self, key: u64, tier: usize) -> bool {
-        let Some(group) = self.group_of(key, tier).filter(|_| !self.refuses_pauses()) else { return false };
+    pub fn pause_group(&mut self, key: u64) -> bool {
+        let Some(group) = self.group_of(key).filter(|_| !self.refuses_pauses()) else { return false };
         if !self.paused_groups.contains(&group) {
-            self.pause_begins(&group);
+            self.pause_begins(Some(group));
             self.paused_groups.push(group);
             self.sort_turns();
         }
@@ -89,27 +89,27 @@ impl Model {
     }
 
     /// `resume_group`: whether the group was paused.
-    pub fn resume_group(&mut self, key: u64, tier: usize) -> bool {
-        let Some(group) = self.group_of(key, tier).filter(|group| self.paused_groups.contains(group)) else {
+    pub fn resume_group(&mut self, key: u64) -> bool {
+        let Some(group) = self.group_of(key).filter(|group| self.paused_groups.contains(group)) else {
             return false;
         };
-        self.pause_ends(&group);
+        self.pause_ends(Some(group));
         self.paused_groups.retain(|other| *other != group);
         self.sort_turns();
         true
     }
 
-    /// Whether the group of a key in this tier is paused.
+    /// Whether the group of a key is paused.
     #[must_use]
-    pub fn is_group_paused(&self, key: u64, tier: usize) -> bool {
-        self.group_of(key, tier).is_some_and(|group| self.paused_groups.contains(&group))
+    pub fn is_group_paused(&self, key: u64) -> bool {
+        self.group_of(key).is_some_and(|group| self.paused_groups.contains(&group))
     }
 
-    /// Whether a group of a key is paused, at any level, but not the key itself.
+    /// Whether the group of a key is paused, and the key is not by itself.
     #[must_use]
     pub fn is_in_paused_group(&self, key: u64) -> bool {
         let by_itself = self.keys.get(&key).is_some_and(|entry| entry.paused);
-        !by_itself && (0..2).any(|tier| self.is_group_paused(key, tier))
+        !by_itself && self.is_group_paused(key)
     }
 
     fn refuses_pauses(&self) -> bool {
@@ -121,7 +121,7 @@ impl Model {
         self.resume();
         while !self.paused_groups.is_empty() {
             let group = self.paused_groups.remove(0);
-            self.pause_ends(&group);
+            self.pause_ends(Some(group));
             self.sort_turns();
         }
         for key in self.paused_keys.clone() {

@@ -52,21 +52,18 @@ impl Credit {
 }
 
 impl Model {
-    /// A key is handed out: that is charged to its groups, and one that has no token left waits for
+    /// A key is handed out: that is charged to its group, and one that has no token left waits for
     /// the next. What a group has is never forgotten.
-    pub(super) fn charge_groups(&mut self, key: u64) {
+    pub(super) fn charge_group(&mut self, key: u64) {
         let Some(fair) = self.fair().filter(|_| !self.rates_are_lifted) else { return };
-        let (path, now) = (fair.path(key), self.now);
-        for (at, tier) in fair.tiers().into_iter().enumerate() {
-            let Some(rate) = tier.rate else { continue };
-            let group = path[..=at].to_vec();
-            let credit = self.credits.entry(group.clone()).or_insert_with(|| Credit::full(rate));
-            credit.charge(now);
-            if credit.tokens(now) == 0 {
-                let next = credit.next(now);
-                self.calls += 1;
-                self.dry.push((next, self.calls, group));
-            }
+        let Some(rate) = fair.groups.rate else { return };
+        let (group, now) = (fair.groups.group(key), self.now);
+        let credit = self.credits.entry(group).or_insert_with(|| Credit::full(rate));
+        credit.charge(now);
+        if credit.tokens(now) == 0 {
+            let next = credit.next(now);
+            self.calls += 1;
+            self.dry.push((next, self.calls, group));
         }
     }
 

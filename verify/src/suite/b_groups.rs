@@ -1,7 +1,7 @@
 //! B3: groups that take turns, by weight, and their caps. Key `k` is in group `k / 10`.
 
 use crate::adapter::{
-    Accepted, Adapter, Fair, Held, Many, Policy, Restored, Said, Subject, Tier, Waiters, When, ms, sound,
+    Accepted, Adapter, Fair, Grouping, Held, Many, Policy, Restored, Said, Subject, Waiters, When, ms, sound,
 };
 use crate::lockstep::unwind_through;
 use crate::probe::Value;
@@ -9,12 +9,12 @@ use crate::wake::{Count, block_on};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Poll;
 
-fn tens() -> Tier {
-    Tier::of(10)
+fn tens() -> Grouping {
+    Grouping::of(10)
 }
 
-fn capped(cap: usize) -> Tier {
-    Tier { caps: [cap; 4], ..tens() }
+fn capped(cap: usize) -> Grouping {
+    Grouping { caps: [cap; 4], ..tens() }
 }
 
 fn q<A: Adapter>() -> Subject<A> {
@@ -54,7 +54,7 @@ pub fn b3_a_queue_whose_keys_are_one_group_is_first_in_first_out<A: Adapter>() {
 }
 
 pub fn b3_a_group_has_as_many_keys_in_its_turn_as_its_weight_says<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { weights: [1, 3, 2, 0], ..tens() }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { weights: [1, 3, 2, 0], ..tens() }));
     for key in 0..6 {
         add_all(&q, &[10 + key, 20 + key, 30 + key]);
     }
@@ -64,7 +64,7 @@ pub fn b3_a_group_has_as_many_keys_in_its_turn_as_its_weight_says<A: Adapter>() 
 }
 
 pub fn b3_a_group_without_a_ready_key_loses_the_rest_of_its_turn<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { weights: [3; 4], ..tens() }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { weights: [3; 4], ..tens() }));
     add_all(&q, &[11, 21, 22]);
     sound(q.take(11).done());
     add_all(&q, &[11, 12, 13, 14]);
@@ -94,7 +94,7 @@ pub fn b3_no_more_keys_of_a_group_are_held_than_its_cap<A: Adapter>() {
 }
 
 pub fn b3_each_group_has_a_cap_of_its_own<A: Adapter>() {
-    let tier = Tier { caps: [usize::MAX, 1, 2, 0], ..tens() };
+    let tier = Grouping { caps: [usize::MAX, 1, 2, 0], ..tens() };
     let q = Subject::<A>::with_groups(Fair::of(tier));
     for key in 0..4 {
         add_all(&q, &[key, 10 + key, 20 + key, 30 + key]);
@@ -225,7 +225,7 @@ pub fn b3_threads_and_tasks_that_wait_share_what_the_caps_leave<A: Adapter>() {
 
 pub fn b3_while_a_group_waits_each_other_is_served_at_most_its_weight<A: Adapter>() {
     let weights = [2, 1, 3, 1];
-    let q = Subject::<A>::with_groups(Fair::of(Tier { weights, ..tens() }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { weights, ..tens() }));
     // how often each was served while another one waits
     let mut passed: [Option<[u32; 4]>; 4] = [None; 4];
     let mut random = 7_u64;
@@ -253,7 +253,7 @@ pub fn b3_while_a_group_waits_each_other_is_served_at_most_its_weight<A: Adapter
 
 pub fn b3_what_groups_get_by_weight_never_drifts_apart_by_more_than_two<A: Adapter>() {
     let weights = [4, 1, 7, 2];
-    let q = Subject::<A>::with_groups(Fair::of(Tier { weights, ..tens() }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { weights, ..tens() }));
     (0..40).for_each(|key| _ = q.add(key));
     let mut served = [0_f64; 4];
     let mut apart = [[(0_f64, 0_f64); 4]; 4];
@@ -275,7 +275,7 @@ pub fn b3_what_groups_get_by_weight_never_drifts_apart_by_more_than_two<A: Adapt
 }
 
 pub fn b3_a_noisy_group_delays_others_by_its_weight_and_not_by_its_keys<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier::of(1_000)));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping::of(1_000)));
     (0..500).for_each(|key| _ = q.add(key));
     for key in [1_000, 2_000] {
         q.add(key);
@@ -447,62 +447,8 @@ pub fn b3_after_shut_down_a_getter_waits_for_the_cap_and_is_told_the_end_at_last
     q.is_over();
 }
 
-/// Tenants of a hundred keys, and in each of them namespaces of ten.
-fn tenants() -> Fair {
-    Fair { inner: Some(tens()), ..Fair::of(Tier::of(100)) }
-}
-
-pub fn b3_tenants_take_turns_and_within_a_tenant_its_namespaces_do<A: Adapter>() {
-    let q = Subject::<A>::with_groups(tenants());
-    add_all(&q, &[101, 102, 111, 121, 201, 211, 202, 301]);
-    assert_eq!(q.work_off(), [101, 201, 301, 111, 211, 121, 202, 102]);
-    // a namespace that comes stands behind those of its tenant, and keeps the tenant's place
-    add_all(&q, &[101, 102, 201, 202]);
-    sound(q.take(101).done());
-    add_all(&q, &[111]);
-    assert_eq!(q.work_off(), [201, 102, 202, 111]);
-}
-
-pub fn b3_tenants_and_namespaces_have_weights<A: Adapter>() {
-    let outer = Tier { weights: [1, 2, 1, 1], ..Tier::of(100) };
-    let inner = Tier { weights: [3, 1, 1, 1], ..tens() };
-    let q = Subject::<A>::with_groups(Fair { inner: Some(inner), ..Fair::of(outer) });
-    // namespace 12 of tenant 1 has weight 3, and tenant 1 weight 2
-    add_all(&q, &[120, 121, 122, 123, 110, 111, 201, 202, 203]);
-    assert_eq!(q.work_off(), [120, 121, 201, 122, 110, 202, 123, 111, 203]);
-}
-
-pub fn b3_the_cap_of_a_tenant_is_for_all_its_namespaces<A: Adapter>() {
-    let outer = Tier { caps: [2; 4], ..Tier::of(100) };
-    let inner = capped(1);
-    let q = Subject::<A>::with_groups(Fair { inner: Some(inner), ..Fair::of(outer) });
-    add_all(&q, &[101, 102, 111, 112, 121, 201, 202]);
-    let (first, second, third) = (q.take(101), q.take(201), q.take(111));
-    // tenant 1 is at its cap, and so is the only namespace of tenant 2
-    q.is_idle();
-    q.has(4, 3, 0, 0);
-    sound(second.done());
-    sound(q.take(202).done());
-    q.is_idle();
-    sound(third.done());
-    let fourth = q.take(121);
-    q.is_idle();
-    sound(first.done());
-    sound(fourth.done());
-    assert_eq!(q.work_off(), [112, 102]);
-}
-
-pub fn b3_namespaces_of_the_same_name_in_two_tenants_are_two_groups<A: Adapter>() {
-    // the inner groups' numbers repeat: both tenants have a namespace 0
-    let inner = Tier { caps: [1; 4], ..Tier::of(1_000) };
-    let q = Subject::<A>::with_groups(Fair { inner: Some(inner), ..Fair::of(Tier::of(100)) });
-    add_all(&q, &[101, 102, 201]);
-    let (_first, _second) = (q.take(101), q.take(201));
-    q.is_idle();
-}
-
 pub fn b3_groups_come_and_go_and_a_group_that_comes_back_is_a_new_one<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { weights: [3; 4], caps: [2; 4], ..tens() }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { weights: [3; 4], caps: [2; 4], ..tens() }));
     for round in 0..40 {
         let base = round * 1_000;
         add_all(&q, &[base + 11, base + 12, base + 13, base + 21]);

@@ -1,8 +1,7 @@
-//! B2, B3 and B7: `max_wait`, and which hand-outs overdue keys get. Key `k` is in group `k / 10`, and with two tiers in
-//! tenant `k / 100`.
+//! B2, B3 and B7: `max_wait`, and which hand-outs overdue keys get. Key `k` is in group `k / 10`.
 
 use crate::adapter::{
-    Adapter, Config, Fair, Held, Line, Many, MaxWait, Policy, Subject, Tier, When, ms, sound,
+    Adapter, Config, Fair, Grouping, Held, Line, Many, MaxWait, Policy, Subject, When, ms, sound,
 };
 use crate::lockstep::unwind_through;
 
@@ -19,7 +18,7 @@ fn every<A: Adapter>(every: u32) -> Subject<A> {
 
 /// Groups with priorities, and with `max_wait`.
 fn groups() -> Fair {
-    Fair { priorities: true, max_wait: Some(MaxWait::of(TEN)), ..Fair::of(Tier::of(10)) }
+    Fair { priorities: true, max_wait: Some(MaxWait::of(TEN)), ..Fair::of(Grouping::of(10)) }
 }
 
 /// Works so many keys off, or as many as there are.
@@ -239,12 +238,12 @@ pub fn b7_a_pause_of_a_group_ages_none_of_its_keys<A: Adapter>() {
         let q = Subject::<A>::with_groups(fair);
         q.add_at(11, -5);
         q.clock.advance(ms(6));
-        assert!(q.pause_group(11, 0));
+        assert!(q.pause_group(11));
         q.clock.advance(ms(50));
         // it becomes ready during the pause
         q.add_at(12, -4);
         q.clock.advance(ms(50));
-        assert!(q.resume_group(11, 0));
+        assert!(q.resume_group(11));
         q.add_at(13, 5);
         assert_eq!(work(&q, 1), [13]);
         q.clock.advance(ms(4));
@@ -253,22 +252,21 @@ pub fn b7_a_pause_of_a_group_ages_none_of_its_keys<A: Adapter>() {
     }
 }
 
-pub fn b7_a_pause_of_a_tenant_ages_no_key_of_its_namespaces_and_pauses_that_overlap_count_once<A: Adapter>() {
+pub fn b7_pauses_of_a_group_and_of_the_queue_that_overlap_count_once<A: Adapter>() {
     for within in [false, true] {
-        let fair = Fair { within, outer: Tier::of(100), inner: Some(Tier::of(10)), ..groups() };
-        let q = Subject::<A>::with_groups(fair);
+        let q = Subject::<A>::with_groups(Fair { within, ..groups() });
         q.add_at(111, -5);
         q.clock.advance(ms(5));
-        // the namespace, the queue and the tenant, each from within the pause before to after it
-        assert!(q.pause_group(111, 1));
+        // the group, the queue and the group again, each from within the pause before to after it
+        assert!(q.pause_group(111));
         q.clock.advance(ms(10));
         assert!(q.pause());
         q.clock.advance(ms(10));
-        assert!(q.resume_group(111, 1) && q.pause_group(111, 0));
+        assert!(q.resume_group(111) && q.pause_group(111));
         q.clock.advance(ms(10));
         assert!(q.resume());
         q.clock.advance(ms(10));
-        assert!(q.resume_group(111, 0));
+        assert!(q.resume_group(111));
         q.clock.advance(ms(4));
         q.add_at(112, 5);
         assert_eq!(work(&q, 1), [112], "9 ms old, within {within}");
@@ -294,7 +292,7 @@ pub fn b7_with_max_wait_a_resumed_key_ages_anew<A: Adapter>() {
 }
 
 pub fn b3_without_priorities_max_wait_changes_nothing<A: Adapter>() {
-    let fair = Fair { max_wait: Some(MaxWait::of(TEN)), ..Fair::of(Tier::of(10)) };
+    let fair = Fair { max_wait: Some(MaxWait::of(TEN)), ..Fair::of(Grouping::of(10)) };
     let q = Subject::<A>::with_groups(fair);
     add(&q, [11, 12, 13], 0);
     q.clock.advance(TEN);
@@ -347,8 +345,8 @@ pub fn b3_a_group_that_has_no_ready_key_begins_its_hand_outs_anew<A: Adapter>() 
 
 pub fn b3_with_max_wait_a_group_at_its_cap_is_passed_over_and_the_oldest_of_the_others_goes<A: Adapter>() {
     let max_wait = Some(MaxWait { every: 2, ..MaxWait::of(TEN) });
-    let outer = Tier { caps: [1; 4], ..Tier::of(10) };
-    let q = Subject::<A>::with_groups(Fair { outer, max_wait, ..groups() });
+    let capped = Grouping { caps: [1; 4], ..Grouping::of(10) };
+    let q = Subject::<A>::with_groups(Fair { groups: capped, max_wait, ..groups() });
     for (key, priority) in [(11, 0), (12, 0), (21, -5), (31, 7)] {
         q.add_at(key, priority);
         q.clock.advance(ms(1));
@@ -366,11 +364,11 @@ pub fn b3_an_overdue_key_goes_by_its_age_and_not_by_when_it_entered_the_line<A: 
     let q = Subject::<A>::with_groups(groups());
     // the one that came first was paused for long, so it is younger
     q.add_at(11, -5);
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     q.clock.advance(ms(50));
     q.add_at(21, -6);
     q.clock.advance(ms(5));
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     q.clock.advance(ms(5));
     q.add_at(31, 5);
     assert_eq!(q.work_off(), [21, 31, 11]);

@@ -1,8 +1,7 @@
-//! B7: pause and resume of groups. Key `k` is in group `k / 10`, and with two tiers in tenant
-//! `k / 100`.
+//! B7: pause and resume of groups. Key `k` is in group `k / 10`.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Fair, Held, Line, Many, MaxWait, Seen, Subject, Tier, Waiters, ignore, ms,
+    Accepted, Adapter, Config, Fair, Grouping, Held, Line, Many, MaxWait, Seen, Subject, Waiters, ignore, ms,
     sound,
 };
 use crate::wake::Count;
@@ -10,11 +9,7 @@ use requeue::Only;
 use std::task::Poll;
 
 fn q<A: Adapter>() -> Subject<A> {
-    Subject::with_groups(Fair::of(Tier::of(10)))
-}
-
-fn tenants<A: Adapter>() -> Subject<A> {
-    Subject::with_groups(Fair { inner: Some(Tier::of(10)), ..Fair::of(Tier::of(100)) })
+    Subject::with_groups(Fair::of(Grouping::of(10)))
 }
 
 const READY: Seen =
@@ -23,8 +18,8 @@ const READY: Seen =
 pub fn b7_a_paused_groups_keys_stay_ready_and_are_not_handed_out<A: Adapter>() {
     let q = q::<A>();
     q.add_many([11, 21, 12, 22]);
-    assert!(q.pause_group(19, 0), "any key of the group will do");
-    assert!(q.is_group_paused(11, 0) && !q.is_group_paused(21, 0));
+    assert!(q.pause_group(19), "any key of the group will do");
+    assert!(q.is_group_paused(11) && !q.is_group_paused(21));
     q.has(4, 0, 0, 0);
     assert_eq!(q.state(11), Some(Seen { group_paused: true, ..READY }));
     assert_eq!(q.state(21), Some(READY));
@@ -33,59 +28,57 @@ pub fn b7_a_paused_groups_keys_stay_ready_and_are_not_handed_out<A: Adapter>() {
     assert_eq!(q.add(13), Accepted::Ready);
     q.is_idle();
     q.has(3, 0, 0, 0);
-    assert!(q.resume_group(10, 0) && !q.is_group_paused(11, 0));
+    assert!(q.resume_group(10) && !q.is_group_paused(11));
     assert_eq!(q.work_off(), [11, 12, 13], "each has kept its place");
 }
 
 pub fn b7_a_resumed_group_comes_behind_those_that_wait<A: Adapter>() {
     let q = q::<A>();
     q.add_many([11, 12, 21, 22, 31]);
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     sound(q.take(21).done());
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     assert_eq!(q.work_off(), [31, 22, 11, 12]);
 }
 
 pub fn b7_pauses_of_a_group_do_not_add_up<A: Adapter>() {
     let q = q::<A>();
-    assert!(!q.resume_group(11, 0), "it was not paused");
-    assert!(q.pause_group(11, 0) && q.pause_group(12, 0));
-    assert!(q.resume_group(13, 0) && !q.resume_group(13, 0));
+    assert!(!q.resume_group(11), "it was not paused");
+    assert!(q.pause_group(11) && q.pause_group(12));
+    assert!(q.resume_group(13) && !q.resume_group(13));
     q.add(11);
     assert_eq!(q.work_off(), [11]);
 }
 
 pub fn b7_a_group_without_known_keys_can_be_paused_and_is_until_it_is_resumed<A: Adapter>() {
     let q = q::<A>();
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     q.has(0, 0, 0, 0);
     assert_eq!((q.state(11), q.snapshot(10, None)), (None, vec![]), "the key is not known by that");
     for _ in 0..2 {
         q.add(12);
         q.is_idle();
         assert!(q.cancel(12).is_some_and(|took| took.ready));
-        assert!(q.is_group_paused(11, 0), "its last key has gone, and its pause stays");
+        assert!(q.is_group_paused(11), "its last key has gone, and its pause stays");
     }
     q.add(12);
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     assert_eq!(q.work_off(), [12]);
 }
 
-pub fn b7_a_queue_without_such_groups_pauses_none<A: Adapter>() {
+pub fn b7_a_queue_without_groups_pauses_none<A: Adapter>() {
     let plain = Subject::<A>::new();
-    assert!(!plain.pause_group(1, 0) && !plain.resume_group(1, 0) && !plain.is_group_paused(1, 0));
-    let q = q::<A>();
-    assert!(!q.pause_group(11, 1) && !q.resume_group(11, 1) && !q.is_group_paused(11, 1));
-    q.add(11);
-    assert_eq!(q.work_off(), [11]);
+    assert!(!plain.pause_group(1) && !plain.resume_group(1) && !plain.is_group_paused(1));
+    plain.add(1);
+    assert_eq!(plain.work_off(), [1]);
 }
 
 pub fn b7_runs_of_a_paused_group_go_on_and_what_follows_from_them_waits<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { caps: [2; 4], ..Tier::of(10) }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { caps: [2; 4], ..Grouping::of(10) }));
     q.add_many([11, 12, 13]);
     q.add_after(14, ms(5));
     let (dirty, failed) = (q.take(11), q.take(12));
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     assert_eq!(q.add(11), Accepted::Dirty);
     sound(dirty.done());
     q.is_idle();
@@ -93,7 +86,7 @@ pub fn b7_runs_of_a_paused_group_go_on_and_what_follows_from_them_waits<A: Adapt
     q.clock.advance(ms(5));
     q.is_idle();
     q.has(4, 0, 0, 0);
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     // its cap is what it was
     let items = q.take_many(10);
     assert_eq!(items.keys().len(), 2);
@@ -103,39 +96,23 @@ pub fn b7_runs_of_a_paused_group_go_on_and_what_follows_from_them_waits<A: Adapt
 }
 
 pub fn b7_a_group_at_its_cap_that_is_paused_and_resumed_is_at_its_cap<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { caps: [1; 4], ..Tier::of(10) }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { caps: [1; 4], ..Grouping::of(10) }));
     q.add_many([11, 12, 13]);
     let eleven = q.take(11);
-    assert!(q.pause_group(11, 0) && q.resume_group(11, 0));
+    assert!(q.pause_group(11) && q.resume_group(11));
     q.is_idle();
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     sound(eleven.done());
     q.is_idle();
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     let twelve = q.take(12);
     q.is_idle();
     sound(twelve.done());
     assert_eq!(q.work_off(), [13]);
 }
 
-pub fn b7_a_tenant_and_a_namespace_of_it_are_paused_apart<A: Adapter>() {
-    let q = tenants::<A>();
-    q.add_many([111, 121, 211]);
-    assert!(q.pause_group(111, 1));
-    assert!(q.is_group_paused(111, 1) && !q.is_group_paused(111, 0) && !q.is_group_paused(121, 1));
-    assert!(q.pause_group(100, 0));
-    assert!(q.state(121).is_some_and(|seen| seen.group_paused));
-    assert_eq!(q.work_off(), [211]);
-    assert!(q.resume_group(111, 1));
-    q.is_idle();
-    assert!(q.pause_group(111, 1) && q.resume_group(100, 0));
-    assert_eq!(q.work_off(), [121]);
-    assert!(q.resume_group(111, 1));
-    assert_eq!(q.work_off(), [111]);
-}
-
 pub fn b7_a_batch_and_priorities_and_ages_pass_a_paused_group_by<A: Adapter>() {
-    let fair = Fair { priorities: true, max_wait: Some(MaxWait::of(ms(1))), ..Fair::of(Tier::of(10)) };
+    let fair = Fair { priorities: true, max_wait: Some(MaxWait::of(ms(1))), ..Fair::of(Grouping::of(10)) };
     for fair in [fair, Fair { within: true, ..fair }, Fair { max_wait: None, ..fair }] {
         let q = Subject::<A>::with(Config { order: Line::Fair(fair), ..Config::default() });
         q.add_at(11, 9);
@@ -143,12 +120,12 @@ pub fn b7_a_batch_and_priorities_and_ages_pass_a_paused_group_by<A: Adapter>() {
         q.clock.advance(ms(1));
         q.add_at(21, 1);
         q.add_at(22, 0);
-        assert!(q.pause_group(11, 0));
+        assert!(q.pause_group(11));
         let items = q.take_many(10);
         assert_eq!(items.keys(), [21, 22]);
         sound(items.done());
         q.is_idle();
-        assert!(q.resume_group(11, 0));
+        assert!(q.resume_group(11));
         assert_eq!(q.work_off(), [11, 12]);
     }
 }
@@ -158,9 +135,9 @@ pub fn b7_a_snapshot_tells_only_of_keys_of_paused_groups<A: Adapter>() {
     q.add_many([11, 12, 13, 21]);
     let held = q.take(11);
     q.pause_key(12);
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     assert_eq!(q.snapshot(10, Some(Only::GroupPaused)), [11, 13], "12 is paused by itself");
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     assert_eq!(q.snapshot(10, Some(Only::GroupPaused)), [0_u64; 0]);
     drop(held);
 }
@@ -173,13 +150,13 @@ pub fn b7_what_ends_the_queue_lifts_the_pauses_of_groups_and_refuses_later_ones<
         |q| drop(q.drain(Waiters::Wait)),
     ];
     for end in ends {
-        let q = tenants::<A>();
+        let q = q::<A>();
         q.add_many([111, 121, 211]);
-        assert!(q.pause_group(111, 1) && q.pause_group(100, 0) && q.pause_group(999, 0));
+        assert!(q.pause_group(111) && q.pause_group(120) && q.pause_group(999));
         q.pause_key(211);
         end(&q);
-        assert!(!q.is_group_paused(111, 1) && !q.is_group_paused(111, 0) && !q.is_group_paused(999, 0));
-        assert!(!q.pause_group(111, 1));
+        assert!(!q.is_group_paused(111) && !q.is_group_paused(121) && !q.is_group_paused(999));
+        assert!(!q.pause_group(111));
         let mut handed_out = q.work_off();
         handed_out.sort_unstable();
         assert_eq!(handed_out, [111, 121, 211]);
@@ -187,18 +164,18 @@ pub fn b7_what_ends_the_queue_lifts_the_pauses_of_groups_and_refuses_later_ones<
     }
     let q = q::<A>();
     q.close();
-    assert!(q.pause_group(11, 0), "a close alone lifts no pause and refuses none");
+    assert!(q.pause_group(11), "a close alone lifts no pause and refuses none");
 }
 
 pub fn b7_who_waits_is_woken_by_the_resume_of_a_group<A: Adapter>() {
     let q = q::<A>();
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     let (count, mut getting) = (Count::new(), q.getting());
     assert!(count.poll(&mut getting).is_pending());
     q.add_many([11, 12]);
     assert!(count.poll(&mut getting).is_pending());
     let before = count.wakes();
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     assert!(count.wakes() > before);
     let Poll::Ready(item) = count.poll(&mut getting) else { panic!("11 may be had") };
     assert_eq!(sound(item).map(|item| item.key().id), Some(11));

@@ -1,6 +1,6 @@
-//! B6: the rate of each group. Key `k` is in group `k / 10`, and with two tiers in tenant `k / 100`.
+//! B6: the rate of each group. Key `k` is in group `k / 10`.
 
-use crate::adapter::{Adapter, Fair, Held, Many, Subject, Tier, Waiters, ms, sound};
+use crate::adapter::{Adapter, Fair, Grouping, Held, Many, Subject, Waiters, ms, sound};
 use crate::model::Rate;
 use crate::wake::Count;
 use std::task::Poll;
@@ -11,7 +11,7 @@ const fn ten(burst: u32) -> Option<Rate> {
 }
 
 fn limited<A: Adapter>(burst: u32) -> Subject<A> {
-    Subject::with_groups(Fair::of(Tier { rate: ten(burst), ..Tier::of(10) }))
+    Subject::with_groups(Fair::of(Grouping { rate: ten(burst), ..Grouping::of(10) }))
 }
 
 pub fn b6_each_group_has_a_rate_of_its_own_and_one_without_a_token_is_passed_by<A: Adapter>() {
@@ -99,18 +99,6 @@ pub fn b6_a_batch_has_of_each_group_as_many_keys_as_it_has_tokens<A: Adapter>() 
     q.has(2, 0, 0, 0);
 }
 
-pub fn b6_rates_of_tenants_and_of_namespaces_hold_together<A: Adapter>() {
-    let outer = Tier { rate: ten(3), ..Tier::of(100) };
-    let inner = Tier { rate: ten(2), ..Tier::of(10) };
-    let q = Subject::<A>::with_groups(Fair { inner: Some(inner), ..Fair::of(outer) });
-    q.add_many([111, 112, 113, 121, 122, 211]);
-    assert_eq!(q.work_off(), [111, 211, 121, 112], "a tenant has three, a namespace two");
-    q.clock.advance(ms(100));
-    assert_eq!(q.work_off(), [122]);
-    q.clock.advance(ms(100));
-    assert_eq!(q.work_off(), [113]);
-}
-
 pub fn b6_a_drain_keeps_to_the_rates_of_groups_and_to_lift_them_ends_that<A: Adapter>() {
     let q = limited::<A>(1);
     q.add_many([11, 12, 13, 21, 22]);
@@ -125,7 +113,7 @@ pub fn b6_a_drain_keeps_to_the_rates_of_groups_and_to_lift_them_ends_that<A: Ada
 }
 
 pub fn b6_to_lift_the_rates_of_many_groups_lets_all_of_them_go<A: Adapter>() {
-    let q = Subject::<A>::with_groups(Fair::of(Tier { rate: ten(1), ..Tier::of(2) }));
+    let q = Subject::<A>::with_groups(Fair::of(Grouping { rate: ten(1), ..Grouping::of(2) }));
     q.add_many(0..300);
     assert_eq!(q.work_off().len(), 150);
     q.is_idle();
@@ -137,12 +125,12 @@ pub fn b6_a_group_that_is_paused_and_without_a_token_waits_for_both<A: Adapter>(
     let q = limited::<A>(1);
     q.add_many([11, 12, 13]);
     sound(q.take(11).done());
-    assert!(q.pause_group(11, 0));
+    assert!(q.pause_group(11));
     q.clock.advance(ms(100));
     q.is_idle();
-    assert!(q.resume_group(11, 0));
+    assert!(q.resume_group(11));
     assert_eq!(q.work_off(), [12]);
-    assert!(q.pause_group(11, 0) && q.resume_group(11, 0));
+    assert!(q.pause_group(11) && q.resume_group(11));
     q.is_idle();
     q.clock.advance(ms(100));
     assert_eq!(q.work_off(), [13]);

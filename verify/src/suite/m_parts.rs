@@ -1,6 +1,6 @@
 //! M: metrics of the queue's parts: priorities, groups, keys dropped for others.
 
-use crate::adapter::{Adapter, Config, Fair, Held, Line, Subject, Tier, sound};
+use crate::adapter::{Adapter, Config, Fair, Grouping, Held, Line, Subject, sound};
 use crate::limits::Metered;
 use std::sync::Arc;
 
@@ -10,11 +10,10 @@ fn metered<A: Adapter>(config: Config) -> (Subject<A>, Arc<Metered>) {
 }
 
 /// Queues with priorities, without groups and with them.
-fn with_priorities<A: Adapter>() -> [(Subject<A>, Arc<Metered>); 4] {
-    let fair = Fair { priorities: true, ..Fair::of(Tier::of(10)) };
-    let tiers = Fair { inner: Some(Tier::of(2)), ..fair };
+fn with_priorities<A: Adapter>() -> [(Subject<A>, Arc<Metered>); 3] {
+    let fair = Fair { priorities: true, ..Fair::of(Grouping::of(10)) };
     let within = Fair { within: true, ..fair };
-    let orders = [Line::Priority(None), Line::Fair(fair), Line::Fair(tiers), Line::Fair(within)];
+    let orders = [Line::Priority(None), Line::Fair(fair), Line::Fair(within)];
     orders.map(|order| metered(Config { order, ..Config::default() }))
 }
 
@@ -87,18 +86,18 @@ pub fn m_a_queue_without_priorities_and_groups_tells_of_none<A: Adapter>() {
     q.add(1);
     assert_eq!((metrics.depths(), metrics.groups()), (None, vec![]));
     let (q, metrics) =
-        metered::<A>(Config { order: Line::Fair(Fair::of(Tier::of(10))), ..Config::default() });
+        metered::<A>(Config { order: Line::Fair(Fair::of(Grouping::of(10))), ..Config::default() });
     q.add(1);
     assert_eq!(metrics.depths(), None);
 }
 
 pub fn m_groups_that_have_a_name_tell_how_many_of_their_keys_are_ready_and_held<A: Adapter>() {
     // those of an odd number have one
-    let order = Line::Fair(Fair::of(Tier { caps: [1; 4], ..Tier::of(10) }));
+    let order = Line::Fair(Fair::of(Grouping { caps: [1; 4], ..Grouping::of(10) }));
     let (q, metrics) = metered::<A>(Config { order, ..Config::default() });
     let shows = |expected: &[(&str, usize, usize)]| {
         let expected: Vec<_> =
-            expected.iter().map(|(name, ready, held)| (0, (*name).to_owned(), *ready, *held)).collect();
+            expected.iter().map(|(name, ready, held)| ((*name).to_owned(), *ready, *held)).collect();
         assert_eq!(metrics.groups(), expected);
     };
     shows(&[]);
@@ -122,24 +121,13 @@ pub fn m_groups_that_have_a_name_tell_how_many_of_their_keys_are_ready_and_held<
     shows(&[]);
 }
 
-pub fn m_a_group_within_another_one_is_called_by_both_names<A: Adapter>() {
-    let order = Line::Fair(Fair { inner: Some(Tier::of(10)), ..Fair::of(Tier::of(100)) });
-    let (q, metrics) = metered::<A>(Config { order, ..Config::default() });
-    q.add_many([110, 111, 120, 210]);
-    let eleven = q.take(110);
-    let expected = [(0, "1", 2, 1), (1, "1/11", 1, 1), (1, "21", 1, 0)];
-    let expected = expected.map(|(tier, name, ready, held)| (tier, name.to_owned(), ready, held));
-    assert_eq!(metrics.groups(), expected);
-    sound(eleven.done());
-}
-
 pub fn m_groups_are_told_of_that_are_more_than_a_lock_hold_looks_at<A: Adapter>() {
-    let order = Line::Fair(Fair::of(Tier::of(1)));
+    let order = Line::Fair(Fair::of(Grouping::of(1)));
     let (q, metrics) = metered::<A>(Config { order, ..Config::default() });
     q.add_many(0..2_000);
     let groups = metrics.groups();
     assert_eq!(groups.len(), 1_000);
-    assert!(groups.iter().all(|(_, _, ready, held)| (*ready, *held) == (1, 0)));
+    assert!(groups.iter().all(|(_, ready, held)| (*ready, *held) == (1, 0)));
     q.work_off();
     assert_eq!(metrics.groups(), []);
 }

@@ -93,13 +93,13 @@ fn loom_b7_a_group_is_paused_and_resumed_beside_a_getter_that_waits() {
         let pauses = {
             let q = q.clone();
             thread::spawn(move || {
-                assert!(q.pause_group(&1, 0));
-                assert!(q.resume_group(&2, 0));
+                assert!(q.pause_group(&1));
+                assert!(q.resume_group(&2));
             })
         };
         q.add(1).expect("open");
         assert_eq!(getter.join().expect("no panic"), Some(1));
         pauses.join().expect("no panic");
-        assert!(!q.is_group_paused(&1, 0));
+        assert!(!q.is_group_paused(&1));
     });
 }

@@ -38,8 +38,8 @@ fn call(rng: &mut Rng) -> Call<u64, String> {
     let key = rng.below(KEYS);
     match rng.below(20) {
         0 => Call::Cancel(key),
-        1 => Call::PauseGroup(key, 0),
-        2 | 3 => Call::ResumeGroup(key, 0),
+        1 => Call::PauseGroup(key),
+        2 | 3 => Call::ResumeGroup(key),
         4 => Call::PauseKey(key),
         5 | 6 => Call::ResumeKey(key),
         7 => Call::Workers(1 + rng.below(4) as usize),

@@ -38,7 +38,7 @@ pub fn string(i: usize) -> String {
     format!("namespace-0/deployment-{i:08}")
 }
 
-type Builder<K> = QueueBuilder<K, (), FixedState>;
+pub type Builder<K> = QueueBuilder<K, (), FixedState>;
 
 /// A queue that has worked already, so that all one-time growth is over; its clock stands still.
 #[allow(dead_code, reason = "not every program has such a queue")]

@@ -7,87 +7,51 @@
 //! has to pass over a group that may not be served, and while a group waits in the ring each
 //! other has one turn at most.
 //!
-//! Where groups are divided once more (tenants, then namespaces), what stands in the ring of a
-//! tenant are its namespaces, and the tenant stands in the outer ring while its own is not
-//! empty. At its next turn the tenant continues with the namespace at which it stopped.
-//!
 //! With priorities there is such a ring for each level, and a group stands in the rings of all
-//! levels at which it has keys: each of these is a [`Node`]. With priorities within groups there
-//! is one ring, and the keys of a group stand in a tree by priority.
+//! levels at which it has keys (`node.rs`). With priorities within groups there
+//! is one ring, and in its turn a group has a key of its highest level handed out.
 //!
-//! With `max_wait` keys may be overdue (`age.rs`). Such a key waits for its group's turn as all others do.
-//!
-//! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights
-//! (with priorities or `max_wait`, the way through a tree more), and so does to leave, but for one
-//! block that is looked through for each 100,000 keys in line (`keys.rs`). A group that reaches or
+//! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights.
+//! With priorities they also cost the way through a tree of the group's levels, if it has keys at several; with `max_wait`
+//! the way through a heap of groups, when another key is the oldest of its group (`ages.rs`). To leave costs the
+//! same, and to look through one block for each 100,000 keys in line (`keys.rs`). A group that reaches or
 //! leaves its cap costs a step for each level at which it has keys.
 //!
-//! `group.rs` is which groups there are, `caps.rs` which of them may not be served now, `pause.rs` that
-//! some are paused, `node.rs`
-//! their rings, `keys.rs` what is known of a key, `age.rs` how old keys are, `tell.rs` what
-//! metrics are told. Here keys enter the line and leave it.
+//! `group.rs` is which groups there are, `hold_back.rs` which of them may not be served now. Here keys enter the line
+//! and leave it.
 
-mod age;
-mod caps;
+mod ages;
 mod group;
-mod keys;
+mod hold_back;
 mod node;
-mod pause;
-mod rate;
-mod tell;
 
-use self::age::{Age, When};
-use self::group::{Group, Rest, Tier};
-use self::keys::{Blocks, Mark, Seat};
-use self::node::{Node, Nodes, Party, Rings};
-use super::groups::Groups;
-use super::levels::{Asked, rank};
-use super::overdue::{AgeClock, Overdue};
+use self::ages::Ages;
+use self::group::{GroupOf, Rest};
+use self::node::{GroupEntry, Nodes, RingNode, Rings};
+use super::groups::Naming;
+use super::keys::Blocks;
+use super::known::Known;
+use super::ranked::rank;
+use super::tell::{GroupGauges, PAGE};
 use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
-use crate::chain::List;
 use crate::column::Column;
 use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::num::NonZeroU64;
 
 /// No group, no node.
 const NONE: u32 = u32::MAX;
 
-/// What a queue with groups was built with.
-pub(super) struct Rules {
-    /// Triggers may have priorities.
-    pub(super) priorities: bool,
-    /// These count within a group, and not before the turns of groups.
-    pub(super) within: bool,
-    /// There only with priorities.
-    pub(super) max_wait: Option<Overdue>,
-    /// The oldest key is known also without that.
-    pub(super) aged: bool,
-}
-
-impl Rules {
-    #[inline]
-    fn is_aged(&self) -> bool {
-        self.aged || self.max_wait.is_some()
-    }
-
-    /// Whether anything is known of a key but its group.
-    #[inline]
-    fn has_marks(&self) -> bool {
-        self.priorities || self.is_aged()
-    }
-}
-
 /// Where [`Fair::ahead`] has looked; only for guesses.
 struct Look {
-    /// The outermost node that was in front.
+    /// The node that was in front.
     front: u32,
-    /// The outermost node that is to be looked at next.
+    /// The node that is to be looked at next.
     at: u32,
     /// The keys that were found last, by the number of the call.
     found: [u32; FAR],
@@ -103,79 +67,57 @@ const ANEW: usize = 64;
 
 /// The line of a queue with groups.
 pub(crate) struct Fair<K> {
-    rules: Rules,
-    /// The outermost groups first. There is one at least.
-    tiers: Vec<Tier<K>>,
-    seats: Column<Seat>,
-    marks: Column<Mark>,
-    /// Whether the marks are kept ([`Rules::has_marks`]).
-    marked: bool,
+    naming: Box<dyn Naming<K>>,
+    /// Priorities count within a group, and not before the turns of groups.
+    within: bool,
+    groups_of: Column<GroupOf>,
     nodes: Nodes,
     blocks: Blocks,
     rings: Rings,
-    /// The nodes that their groups do not always have, by tier, group and rank.
-    others: BTreeMap<(usize, u32, u32), u32>,
-    /// In an aged line all keys in it by age.
-    ages: List,
-    links: Column<Age>,
-    /// With `max_wait` the outermost groups as [`Elders`](age::Elders) has those within a group.
-    elders: BTreeMap<When, u32>,
-    /// The clock by which keys age.
-    clock: AgeClock,
-    /// With `max_wait` how many keys are handed out by priority before the next one that is overdue.
-    before_overdue: u32,
-    /// With priorities and metrics how many ready keys there are, by rank.
-    depths: Column<u32>,
-    counts_depths: bool,
+    rests: Column<Rest>,
+    /// What metrics call the groups; nothing is written where they call none.
+    shown: Column<Option<Arc<str>>>,
+    /// With `max_wait`.
+    ages: Option<Box<Ages>>,
     look: Look,
-    /// The number of the next key that enters.
-    entered: u64,
     servable: usize,
     /// Groups have rates.
     rated: bool,
     /// The groups that have no token, by the instant of the next; and those that are to be looked at
     /// when their buckets are full.
-    dry: BTreeMap<(Instant, u64), (usize, u32)>,
-    filling: BTreeMap<(Instant, u64), (usize, u32)>,
+    dry: BTreeMap<(Instant, u64), u32>,
+    filling: BTreeMap<(Instant, u64), u32>,
     /// The second part of the next key of `dry` or `filling`: their instants may be equal.
     turn: u64,
     /// The latest instant that [`refill`](Self::refill) was told.
     now: Instant,
     /// The groups that are paused, in the order of their pauses; and the number of the next one.
-    paused: BTreeMap<NonZeroU64, (usize, u32)>,
+    paused: BTreeMap<NonZeroU64, u32>,
     next_pause: NonZeroU64,
     /// A group that was created for a key not yet counted in it. If this is still set at the next call, users'
     /// code panicked, and the group is removed.
-    half: Option<(usize, u32)>,
+    half: Option<u32>,
     /// Whether the last key that was added was new: then the next one is likely to be.
     expects_new: bool,
 }
 
 impl<K> Fair<K> {
-    pub(super) fn new(groups: Groups<K>, mut rules: Rules) -> Box<Self> {
-        rules.max_wait = rules.max_wait.filter(|_| rules.priorities);
-        let rated = groups.tiers.iter().any(|naming| naming.is_rated());
-        let tiers = groups.tiers.into_iter();
+    /// Where priorities count `within` groups the line has priorities.
+    pub(super) fn new(naming: Box<dyn Naming<K>>, known: &Known, within: bool) -> Box<Self> {
+        let levels = known.has_priorities() && !within;
         Box::new(Self {
-            tiers: tiers.map(|naming| Tier::new(naming)).collect(),
-            seats: Column::new(),
-            marks: Column::new(),
-            marked: rules.has_marks(),
+            rated: naming.is_rated(),
+            naming,
+            within,
+            groups_of: Column::new(),
             nodes: Nodes::new(),
             blocks: Blocks::new(),
-            rings: Rings::new(rules.priorities && !rules.within),
-            others: BTreeMap::new(),
-            ages: List::EMPTY,
-            links: Column::new(),
-            elders: BTreeMap::new(),
-            clock: AgeClock::default(),
-            before_overdue: 0,
-            depths: Column::new(),
-            counts_depths: false,
+            rings: Rings::new(levels),
+            rests: Column::new(),
+            shown: Column::new(),
+            ages: known.max_wait.map(|_| Box::new(Ages::new(within))),
             look: Look { front: NONE, at: NONE, found: [NONE; FAR], calls: 0, again: 1 },
-            entered: 0,
             servable: 0,
-            rated,
             dry: BTreeMap::new(),
             filling: BTreeMap::new(),
             turn: 0,
@@ -184,12 +126,7 @@ impl<K> Fair<K> {
             next_pause: NonZeroU64::MIN,
             half: None,
             expects_new: true,
-            rules,
         })
-    }
-
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
     }
 
     /// How many keys may be handed out now, one after the other until caps are reached.
@@ -198,78 +135,23 @@ impl<K> Fair<K> {
         self.servable
     }
 
-    #[inline]
-    pub(super) fn asked(&self, slot: u32) -> Option<&Asked> {
-        self.marks.get(slot).map(|mark| &mark.asked)
-    }
-
-    /// The same, to be changed; there is none in a queue without priorities.
-    #[inline]
-    pub(super) fn asked_mut(&mut self, slot: u32) -> Option<&mut Asked> {
-        self.rules.priorities.then(|| &mut self.marks.entry(slot).asked)
-    }
-
-    /// The level at which a key is ready or dirty.
-    #[inline]
-    fn pending(&self, slot: u32) -> i16 {
-        self.asked(slot).map_or(0, |asked| asked.pending)
-    }
-
-    /// The group of a key, of the innermost ones.
+    /// The group of a key.
     #[inline]
     fn group_of(&self, slot: u32) -> u32 {
-        self.seats.get(slot).map_or(NONE, |seat| seat.0)
-    }
-
-    #[inline]
-    fn innermost(&self) -> usize {
-        self.tiers.len() - 1
-    }
-
-    /// The groups of the innermost tier stand with their nodes.
-    #[inline]
-    fn group(&mut self, tier: usize, group: u32) -> &mut Group {
-        if tier == self.innermost() { self.nodes.group(group) } else { self.tiers[tier].groups.entry(group) }
-    }
-
-    /// The same of a number that may be none.
-    #[inline]
-    fn known_group(&self, tier: usize, group: u32) -> Option<&Group> {
-        if tier == self.innermost() {
-            self.nodes.known_group(group)
-        } else {
-            self.tiers.get(tier)?.groups.get(group)
-        }
-    }
-
-    /// What is seldom asked of a group.
-    #[inline]
-    fn rest(&mut self, tier: usize, group: u32) -> &mut Rest {
-        self.tiers[tier].rests.entry(group)
-    }
-
-    /// The same of a number that may be none.
-    #[inline]
-    fn known_rest(&self, tier: usize, group: u32) -> Option<&Rest> {
-        self.tiers.get(tier)?.rests.get(group)
-    }
-
-    /// The node that a group always has.
-    #[inline]
-    fn own_node(&mut self, tier: usize, group: u32) -> u32 {
-        if tier == self.innermost() { group } else { self.rest(tier, group).node }
+        self.groups_of.get(slot).map_or(NONE, |group| group.0)
     }
 
     pub(super) fn free_page(&mut self, chunk: u32) {
-        self.seats.free_page(chunk);
-        self.marks.free_page(chunk);
-        self.links.free_page(chunk);
+        self.groups_of.free_page(chunk);
+        if let Some(ages) = &mut self.ages {
+            ages.free_page(chunk);
+        }
     }
 
     /// Lets a key in at the level at which it is pending. It is ready `since` then.
-    pub(super) fn enter(&mut self, places: &mut impl Places, slot: u32, since: Instant) {
-        let (group, level) = (self.group_of(slot), self.pending(slot));
-        if let Some(place) = self.enter_at(slot, (group, 0), since, level) {
+    pub(super) fn enter(&mut self, known: &mut Known, places: &mut impl Places, slot: u32, since: Instant) {
+        let (group, level) = (self.group_of(slot), known.pending(slot));
+        if let Some(place) = self.enter_at(known, slot, (group, 0), since, level) {
             places.set_place(slot, place);
         }
     }
@@ -277,186 +159,208 @@ impl<K> Fair<K> {
     /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
     /// Returns its place, if it has one.
     #[inline(always)]
-    pub(crate) fn enter_new(&mut self, slot: u32, group: u32, since: Instant, level: i16) -> Option<u32> {
+    pub(crate) fn enter_new(
+        &mut self,
+        known: &mut Known,
+        slot: u32,
+        group: u32,
+        since: Instant,
+        level: i16,
+    ) -> Option<u32> {
         self.expects_new = true;
         self.half = None;
-        match self.seats.get_mut(slot) {
-            Some(seat) => *seat = Seat(group),
-            None => self.seat_in_a_new_page(slot, group),
+        match self.groups_of.get_mut(slot) {
+            Some(of) => *of = GroupOf(group),
+            None => self.write_in_a_new_page(slot, group),
         }
-        self.enter_at(slot, (group, 1), since, level)
+        self.enter_at(known, slot, (group, 1), since, level)
     }
 
     #[cold]
-    fn seat_in_a_new_page(&mut self, slot: u32, group: u32) {
-        *self.seats.entry(slot) = Seat(group);
+    fn write_in_a_new_page(&mut self, slot: u32, group: u32) {
+        *self.groups_of.entry(slot) = GroupOf(group);
     }
 
     /// Lets a key of this group in that becomes ready at this level, and that is `new` to the group if that
-    /// is 1. Returns its place, if it has one.
+    /// is 1. Returns its place, if the group is known.
     #[inline(always)]
-    fn enter_at(&mut self, slot: u32, (number, new): (u32, u32), since: Instant, level: i16) -> Option<u32> {
-        let Party { group, node } = self.nodes.party(number)?;
+    fn enter_at(
+        &mut self,
+        known: &mut Known,
+        slot: u32,
+        (number, new): (u32, u32),
+        since: Instant,
+        level: i16,
+    ) -> Option<u32> {
+        let GroupEntry { group, node } = self.nodes.of_group(number)?;
         group.ready += 1;
         group.known += new;
-        let (shut, within) = (group.is_shut(), group.within);
-        let mut place = None;
-        let mut joins = false;
-        if !self.marked {
-            // without priorities a group has no other node
-            joins = node.keys.is_empty() && !shut;
-            place = Some(node.keys.push(&mut self.blocks, slot));
-        }
-        if within != NONE {
-            self.count_outer(within, 1, !shut);
-        } else if !shut {
+        let (ready, shut) = (group.ready, group.is_shut());
+        if !shut {
             self.servable += 1;
         }
-        if self.marked {
-            return self.put_marked(slot, (number, shut), since, level);
+        if known.keeps() {
+            return Some(self.enter_in_full(known, slot, (number, ready, shut), since, level));
         }
-        if joins {
-            self.join(self.innermost(), number);
+        // without priorities a group has no other node
+        let place = node.keys.push(&mut self.blocks, slot);
+        if ready == 1 && !shut {
+            self.rings.join(&mut self.nodes, number);
         }
-        place
+        Some(place)
     }
 
-    /// The rest of that in a queue that keeps [marks](Rules::has_marks).
+    /// The rest of that in a line that keeps something of each key.
     #[inline(never)]
-    fn put_marked(&mut self, slot: u32, group: (u32, bool), since: Instant, level: i16) -> Option<u32> {
-        let mark = self.marks.entry(slot);
-        mark.entered = self.entered;
-        mark.asked.stands_at(level);
-        self.entered += 1;
-        let place = if self.rules.within {
-            self.put_in_tree(slot, group, level);
-            None
-        } else {
-            Some(self.put_in_list(slot, group, level))
-        };
-        if self.rules.is_aged() {
-            self.age(slot, group.0, since);
+    fn enter_in_full(
+        &mut self,
+        known: &mut Known,
+        slot: u32,
+        (number, ready, shut): (u32, u32, bool),
+        since: Instant,
+        level: i16,
+    ) -> u32 {
+        let since = known.enters(slot, level, since);
+        let at = self.nodes.make_at_rank(number, rank(level), ready);
+        let node = self.nodes.entry(at);
+        let first = node.is_empty();
+        let place = node.keys.push(&mut self.blocks, slot);
+        self.came(at, first, (number, ready, shut));
+        if let Some(ages) = &mut self.ages {
+            ages.enters(slot, (number, shut), known.entered(slot), since);
         }
         place
     }
 
-    /// Takes the key that goes next at this time, and starts its run.
+    /// A key has come to a node, as the `first` one, or not: the node joins its ring, or its group does.
     #[inline]
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Marked> {
-        let at = self.innermost_of(self.rings.front()?)?;
-        if self.marked | self.rated {
-            return self.pop_in_full(at, now);
+    fn came(&mut self, at: u32, first: bool, (number, ready, shut): (u32, u32, bool)) {
+        let (at, joins) = if self.within { (number, ready == 1) } else { (at, first) };
+        if joins && !shut {
+            self.rings.join(&mut self.nodes, at);
         }
-        let Party { group, node } = self.nodes.party(at)?;
+    }
+
+    /// A key has left a node, and was the last one there or not: the node leaves its ring, or its group does.
+    #[inline]
+    fn went(&mut self, at: u32, number: u32) {
+        let last = self.nodes.get(at).is_some_and(RingNode::is_empty);
+        let (stood, parts) =
+            if self.within { (number, self.nodes.group(number).ready == 0) } else { (at, last) };
+        if parts && self.nodes.get(stood).is_some_and(|node| node.in_ring) {
+            self.rings.part(&mut self.nodes, stood);
+        }
+        if last {
+            self.nodes.free_other(at);
+        }
+    }
+
+    /// Takes the key that goes next at this time.
+    #[inline]
+    pub(super) fn pop(&mut self, known: &mut Known, now: Instant) -> Option<Marked> {
+        let at = self.rings.front();
+        if known.keeps() | self.rated {
+            return self.pop_in_full(known, at, now);
+        }
+        let GroupEntry { group, node } = self.nodes.of_group(at)?;
         let slot = node.keys.head();
         node.keys.pop(&mut self.blocks);
-        let mut shut = group.serves();
-        node.takes_turn(group.weight);
-        let (over, empty, up, after) = (node.left == 0, node.keys.is_empty(), node.up, node.after);
+        let shut = group.serves();
+        let over = node.takes_turn(group.weight);
+        let (empty, after) = (node.keys.is_empty(), node.after);
         self.servable -= 1;
-        if up != NONE {
-            if over {
-                self.nodes.entry(up).ring.0 = after;
-            }
-            shut |= self.take_turns(up, self.innermost());
-        } else if over {
+        if over {
             self.rings.one.0 = after;
         }
         if empty {
-            self.emptied(at);
+            self.rings.part(&mut self.nodes, at);
         }
         if shut {
-            self.shut_what_is_full(self.innermost(), at);
+            self.shut_or_open(at, true);
         }
         Some(Marked::from(slot).in_group(at))
     }
 
-    /// The innermost node whose turn it is within this outermost one.
-    #[inline(always)]
-    fn innermost_of(&self, mut at: u32) -> Option<u32> {
-        for _ in 0..self.innermost() {
-            at = self.nodes.get(at)?.ring.0;
-        }
-        Some(at)
-    }
-
-    /// Like [`pop`](Self::pop), where keys have levels, or grow old, or groups have rates: of this node, unless
-    /// the hand-out goes to an overdue key.
+    /// Like [`pop`](Self::pop), where keys have levels, or grow old, or groups have rates: in the turn of this node, unless
+    /// the hand-out goes to the level of an overdue key.
     #[inline(never)]
-    fn pop_in_full(&mut self, at: u32, now: Instant) -> Option<Marked> {
-        let at = match self.overdue_level(now) {
-            Some(rank) => self.innermost_of(self.rings.front_at(rank)?)?,
+    fn pop_in_full(&mut self, known: &mut Known, at: u32, now: Instant) -> Option<Marked> {
+        let at = match self.overdue_level(known, now) {
+            Some(rank) => self.rings.front_at(rank)?,
             None => at,
         };
         let number = self.nodes.get(at)?.group;
-        let overdue = self.overdue_within(number, now);
-        let slot = overdue.or_else(|| self.front(at))?;
-        let shut = self.take_turns(at, self.tiers.len());
-        let node = self.nodes.get_mut(at)?;
-        if node.keys.head() == slot {
-            node.keys.pop(&mut self.blocks);
-        } else {
-            let mark = self.marks.get_mut(slot)?;
-            mark.in_tree = NONE;
-            let tree = self.nodes.tree_mut(at);
-            if overdue.is_some() {
-                tree.remove(&(Reverse(mark.asked.pending), mark.entered));
-            } else {
-                tree.pop_first();
-            }
-        }
-        if self.nodes.is_empty(at) {
-            self.emptied(at);
-        }
-        let run = self.pending(slot);
-        if self.counts_depths {
-            self.count_depth(run, -1);
+        let from = if self.within { self.node_in_turn(known, number, now)? } else { at };
+        let slot = self.pop_from(known, from)?;
+        let group = self.nodes.group(number);
+        let (shut, weight) = (group.serves(), group.weight);
+        let node = self.nodes.entry(at);
+        if node.takes_turn(weight) {
+            let (rank, after) = (node.rank(), node.after);
+            self.rings.of(rank).0 = after;
         }
         self.servable -= 1;
-        if self.rules.is_aged() {
-            self.forget_age(slot, number);
+        self.went(from, number);
+        known.leaves(slot);
+        if let Some(ages) = &mut self.ages {
+            ages.leaves(slot, (number, shut));
         }
         if shut {
-            self.shut_what_is_full(self.innermost(), number);
+            self.shut_or_open(number, true);
         }
         if self.rated {
-            self.charge(self.innermost(), number, now);
+            self.charge(number, now);
         }
-        Some(Marked::new(slot, run))
+        Some(Marked::new(slot, known.pending(slot)).in_group(number))
     }
 
-    /// A key of this node goes, and is held: that is one of the turn of the node, which is of the last of
-    /// these tiers, and of each that it is in, and where the turn is over the next one's begins.
-    /// Returns whether a group has come to its cap.
-    #[inline(never)]
-    fn take_turns(&mut self, mut at: u32, tiers: usize) -> bool {
-        let mut shut = false;
-        for tier in (0..tiers).rev() {
-            let Some(&Node { group, .. }) = self.nodes.get(at) else { break };
-            let group = self.group(tier, group);
-            shut |= group.serves();
-            let weight = group.weight;
-            let node = self.nodes.entry(at);
-            node.takes_turn(weight);
-            let (over, up, rank, after) = (node.left == 0, node.up, node.rank(), node.after);
-            if over {
-                self.rings.of(&mut self.nodes, up, rank).0 = after;
-            }
-            at = up;
+    /// The level to which this hand-out goes if it goes to an overdue key. A key is handed out now, if there is one.
+    #[inline]
+    fn overdue_level(&mut self, known: &mut Known, now: Instant) -> Option<u32> {
+        let ages = self.ages.as_deref().filter(|_| !self.within && self.servable > 0)?;
+        let oldest = known.overdue(now, |_, _| ages.oldest())?;
+        Some(rank(known.pending(oldest)))
+    }
+
+    /// Where priorities count within groups, the node of a group from which its next key goes: that of its oldest key, if
+    /// that is overdue and this hand-out of the group goes to such a key, else that of its highest level.
+    #[inline]
+    fn node_in_turn(&mut self, known: &Known, number: u32, now: Instant) -> Option<u32> {
+        let overdue = self.ages.as_deref_mut().zip(known.max_wait).and_then(|(ages, max_wait)| {
+            let (oldest, [since, now], before_overdue) = ages.oldest_of(number, known.clock.at(now))?;
+            max_wait.takes(before_overdue, now, || Some((oldest, since)))
+        });
+        match overdue {
+            Some(slot) => self.nodes.at_rank(number, rank(known.pending(slot))),
+            None => Some(self.nodes.highest(number)),
         }
-        shut
+    }
+
+    /// Takes the key of a node that became ready first. It has its place still.
+    #[inline]
+    fn pop_from(&mut self, known: &mut Known, at: u32) -> Option<u32> {
+        let node = self.nodes.get_mut(at)?;
+        let head = Some(node.keys.head()).filter(|head| *head != NONE);
+        let first = if node.raised == 0 { head } else { known.first_of(at, head) }?;
+        if head == Some(first) {
+            node.keys.pop(&mut self.blocks);
+        } else {
+            node.raised -= 1;
+            known.unraise(first, at);
+        }
+        Some(first)
     }
 
     /// As [`Line::ahead_in_turns`](super::Line::ahead_in_turns): the key of a group whose turn is some turns
     /// ahead, and one of which this said the same, when half of them have passed.
     #[inline]
     pub(super) fn ahead(&mut self) -> (u32, u32) {
-        let Some(front) = self.rings.front() else { return (NONE, NONE) };
+        let front = self.rings.front();
         if core::mem::replace(&mut self.look.front, front) == front {
             return self.ahead_in_turn(front);
         }
-        let stands = |node: &&Node| node.in_ring && self.look.calls % ANEW != 0;
-        let mut node = match self.nodes.get(self.look.at).filter(stands) {
+        let stands = |node: &&RingNode| node.in_ring && self.look.calls % ANEW != 0;
+        let node = match self.nodes.get(self.look.at).filter(stands) {
             Some(node) => node,
             None => {
                 self.look_from(front);
@@ -466,9 +370,6 @@ impl<K> Fair<K> {
         };
         self.look.at = node.after;
         self.nodes.prefetch(node.after);
-        for _ in 0..self.innermost() {
-            node = self.nodes.get(node.ring.0).unwrap_or(node);
-        }
         let later = node.keys.head();
         node.keys.prefetch(&self.blocks);
         let look = &mut self.look;
@@ -482,7 +383,7 @@ impl<K> Fair<K> {
     #[cold]
     fn look_from(&mut self, front: u32) {
         let (mut at, mut turns) = (front, 0);
-        while let Some(&Node { after, .. }) = self.nodes.get(at) {
+        while let Some(&RingNode { after, .. }) = self.nodes.get(at) {
             if turns == FAR || after == front {
                 break;
             }
@@ -491,150 +392,105 @@ impl<K> Fair<K> {
         (self.look.at, self.look.again) = (at, turns.div_ceil(2));
     }
 
-    /// The same while the turn of the outermost group in front goes on.
+    /// [`ahead`](Self::ahead) while the turn of the node in front goes on.
     #[cold]
     fn ahead_in_turn(&self, front: u32) -> (u32, u32) {
-        let mut node = self.nodes.get(front);
-        for _ in 0..self.innermost() {
-            node = node.and_then(|node| self.nodes.get(node.ring.0));
-        }
-        let Some(keys) = node.map(|node| &node.keys) else { return (NONE, NONE) };
-        let (first, behind) = (keys.ahead(), keys.behind(&self.blocks));
+        let Some(node) = self.nodes.get(front) else { return (NONE, NONE) };
+        let (first, behind) = (node.keys.ahead(), node.keys.behind(&self.blocks));
         let at = |ahead: usize| first.iter().chain(behind).nth(ahead).copied().unwrap_or(NONE);
         (at(SLOT_AHEAD), at(ENTRY_AHEAD))
     }
 
     /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
-    pub(super) fn leave(&mut self, places: &mut impl Places, slot: u32) -> bool {
-        let Some(node) = self.node_with(places, slot) else { return false };
-        let group = self.group_of(slot);
-        self.take_out(places, slot, node);
-        self.count_out(group);
-        if self.rules.is_aged() {
-            self.forget_age(slot, group);
+    pub(super) fn leave(&mut self, known: &mut Known, places: &mut impl Places, slot: u32) -> bool {
+        let Some(at) = self.node_with(known, places, slot) else { return false };
+        let number = self.group_of(slot);
+        let group = self.nodes.group(number);
+        group.ready -= 1;
+        let shut = group.is_shut();
+        if !shut {
+            self.servable -= 1;
+        }
+        self.take_out(known, places, slot, at);
+        self.went(at, number);
+        known.leaves(slot);
+        if let Some(ages) = &mut self.ages {
+            ages.leaves(slot, (number, shut));
+        }
+        true
+    }
+
+    /// The key, which is ready or dirty, is asked for at this higher level too. False if it does not stand in line.
+    pub(super) fn raise(
+        &mut self,
+        known: &mut Known,
+        places: &mut impl Places,
+        slot: u32,
+        level: i16,
+    ) -> bool {
+        let Some(from) = self.node_with(known, places, slot) else { return false };
+        let number = self.group_of(slot);
+        let group = self.nodes.group(number);
+        let (ready, shut) = (group.ready, group.is_shut());
+        self.take_out(known, places, slot, from);
+        // where priorities count within groups its group has this key still, and keeps its place
+        self.went(from, number);
+        let to = self.nodes.make_at_rank(number, rank(level), ready);
+        let node = self.nodes.entry(to);
+        let first = node.is_empty();
+        node.raised += 1;
+        known.raise(slot, to, level);
+        if !self.within {
+            self.came(to, first, (number, ready, shut));
         }
         true
     }
 
     /// The node in which a key stands, if it stands in one.
-    fn node_with(&self, places: &impl Places, slot: u32) -> Option<u32> {
-        let in_tree = self.marks.get(slot).map_or(NONE, |mark| mark.in_tree);
-        if in_tree != NONE {
-            return Some(in_tree);
-        }
-        places.place(slot)?;
-        let at = self.node_at(self.group_of(slot), rank(self.pending(slot)))?;
-        (self.nodes.get(at)?.keys.has_in_node(slot) || self.blocks.has(places, slot)).then_some(at)
-    }
-
-    /// The key, which is ready or dirty, is asked for at this level too.
-    pub(super) fn raise(&mut self, places: &mut impl Places, slot: u32, level: i16) {
-        let before = self.pending(slot);
-        if level <= before {
-            return;
-        }
-        let node = self.node_with(places, slot);
-        if let Some(node) = node.filter(|_| !self.rules.within) {
-            self.take_out(places, slot, node);
-        }
-        let Some(asked) = self.asked_mut(slot) else { return };
-        let Some(node) = node else {
-            asked.pending = level;
-            return;
-        };
-        asked.stands_at(level);
-        if self.rules.within {
-            // its group keeps its place
-            if self.counts_depths {
-                self.count_depth(before, -1);
-                self.count_depth(level, 1);
-            }
-            let entered = self.entered(slot);
-            let tree = self.nodes.tree_mut(node);
-            tree.remove(&(Reverse(before), entered));
-            tree.insert((Reverse(level), entered), slot);
-        } else {
-            let (tier, group) = (self.innermost(), self.group_of(slot));
-            let shut = self.group(tier, group).is_shut();
-            self.put_in_tree(slot, (group, shut), level);
-        }
-    }
-
-    /// The number with which a key entered the line, in a line that has [marks](Rules::has_marks).
-    fn entered(&self, slot: u32) -> u64 {
-        self.marks.get(slot).map_or(0, |mark| mark.entered)
-    }
-
-    /// Puts a key that is in no node at the end of the list of its group's at this level. The group may be
-    /// shut. Returns the key's place.
-    fn put_in_list(&mut self, slot: u32, (group, shut): (u32, bool), level: i16) -> u32 {
-        let tier = self.innermost();
-        let at = self.node_of(tier, group, rank(level));
-        let first = self.nodes.is_empty(at);
-        let place = self.nodes.entry(at).keys.push(&mut self.blocks, slot);
-        if self.counts_depths {
-            self.count_depth(level, 1);
-        }
-        if first && !shut {
-            self.join(tier, at);
-        }
-        place
-    }
-
-    /// The same into the tree of the node, where it has no place.
-    #[inline(never)]
-    fn put_in_tree(&mut self, slot: u32, (group, shut): (u32, bool), level: i16) {
-        let tier = self.innermost();
-        let at = self.node_of(tier, group, rank(if self.rules.within { 0 } else { level }));
-        let mark = self.marks.entry(slot);
-        mark.in_tree = at;
-        let key = (Reverse(level), mark.entered);
-        let first = self.nodes.is_empty(at);
-        self.nodes.tree_mut(at).insert(key, slot);
-        if self.counts_depths {
-            self.count_depth(level, 1);
-        }
-        if first && !shut {
-            self.join(tier, at);
-        }
+    fn node_with(&self, known: &Known, places: &impl Places, slot: u32) -> Option<u32> {
+        let at = self.nodes.at_rank(self.group_of(slot), rank(known.pending(slot)))?;
+        let stands = known.is_raised(slot)
+            || places.place(slot).is_some()
+                && (self.nodes.get(at)?.keys.has_at_an_end(slot) || self.blocks.has(places, slot));
+        stands.then_some(at)
     }
 
     /// Takes a key out of the node that it stands in, and not for its turn.
-    fn take_out(&mut self, places: &mut impl Places, slot: u32, at: u32) {
-        let pending = self.marks.get(slot).map_or(0, |mark| mark.asked.pending);
-        match self.marks.get_mut(slot).filter(|mark| mark.in_tree != NONE) {
-            Some(mark) => {
-                mark.in_tree = NONE;
-                self.nodes.tree_mut(at).remove(&(Reverse(pending), mark.entered));
-            }
-            None => self.nodes.entry(at).keys.remove(&mut self.blocks, places, slot),
-        }
-        let empty = self.nodes.is_empty(at);
-        if self.counts_depths {
-            self.count_depth(pending, -1);
-        }
-        if empty {
-            self.emptied(at);
+    fn take_out(&mut self, known: &mut Known, places: &mut impl Places, slot: u32, at: u32) {
+        let node = self.nodes.entry(at);
+        if known.is_raised(slot) {
+            node.raised -= 1;
+            known.unraise(slot, at);
+        } else {
+            node.keys.remove(&mut self.blocks, places, slot);
         }
     }
 
-    /// The last key has left a node.
-    #[inline]
-    fn emptied(&mut self, at: u32) {
-        if self.nodes.get(at).is_some_and(|node| node.in_ring) {
-            self.part(self.innermost(), at);
+    /// A key that is paused and ready, and does not stand in line, is one more or less.
+    pub(super) fn count_paused_ready(&mut self, slot: u32, by: i32) {
+        let number = self.group_of(slot);
+        if number != NONE {
+            let rest = self.rests.entry(number);
+            rest.paused_ready = rest.paused_ready.wrapping_add_signed(by);
         }
-        self.drop_if_spare(self.innermost(), at);
     }
 
-    /// The key that goes first of those in a node.
-    #[inline(never)]
-    fn front(&self, at: u32) -> Option<u32> {
-        let listed = Some(self.nodes.get(at)?.keys.head()).filter(|head| *head != NONE);
-        let first_in_tree = self.nodes.tree(at).and_then(BTreeMap::first_key_value);
-        let Some(((_, entered), slot)) = first_in_tree else { return listed };
-        let older = |slot: &u32| self.marks.get(*slot).is_some_and(|mark| mark.entered < *entered);
-        listed.filter(older).or(Some(*slot))
+    /// The groups that have a name, from this number on, as far as one lock hold looks;
+    /// and where the next page begins.
+    pub(crate) fn told_groups(&self, from: u32, into: &mut Vec<GroupGauges>) -> Option<u32> {
+        let end = if self.naming.is_shown() { self.naming.numbers() } else { 0 };
+        let to = from.saturating_add(PAGE);
+        for number in from..end.min(to) {
+            let Some(name) = self.shown.get(number).and_then(Option::as_ref) else { continue };
+            let known = self.nodes.known_group(number).zip(self.rests.get(number));
+            let Some((group, rest)) = known else { continue };
+            into.push(GroupGauges {
+                name: name.clone(),
+                ready: (group.ready + rest.paused_ready) as usize,
+                held: group.held as usize,
+            });
+        }
+        (to < end).then_some(to)
     }
 }
 

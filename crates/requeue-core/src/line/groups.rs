@@ -7,7 +7,6 @@ use crate::table::Table;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
@@ -74,7 +73,7 @@ impl<G> GroupRules<G> {
         Self { no_room: most == 0, ..self.cap_of(move |_| most) }
     }
 
-    /// The same, and each group has a cap of its own: 0 counts as 1, and `usize::MAX` is none.
+    /// A cap for each group: 0 counts as 1, and `usize::MAX` is none.
     ///
     /// ```
     /// # use requeue_core::GroupRules;
@@ -90,8 +89,6 @@ impl<G> GroupRules<G> {
     /// held. Without this they tell nothing of groups, for each name is one more series for
     /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
     /// the same name are counted together, as `other` may be.
-    ///
-    /// A group within another one that has a name is called by both, with a `/` between them.
     ///
     /// ```
     /// # use requeue_core::GroupRules;
@@ -130,7 +127,7 @@ impl<G> GroupRules<G> {
         self.asked_rate
     }
 
-    /// The same as an exact fraction, which alone counts.
+    /// The [`rate`](Self::rate) as an exact fraction, which alone counts.
     #[doc(hidden)]
     #[must_use]
     pub fn exact_rate(self, rate: Option<Rate>) -> Self {
@@ -163,13 +160,11 @@ impl<G> fmt::Debug for GroupRules<G> {
     }
 }
 
-/// The functions that tell the groups of a key, the outermost first: a tenant, then its
-/// namespaces.
+/// The function that tells the group of a key, with what holds for groups.
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
-/// let mut groups = Groups::<(char, u32)>::none();
-/// groups.then_by(|(tenant, _)| *tenant, GroupRules::new(), std::hash::RandomState::new());
+/// let groups = Groups::by(|(tenant, _): &(char, u32)| *tenant, GroupRules::new(), std::hash::RandomState::new());
 /// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
 /// let mut core = Core::<(char, u32)>::new(Config { order, ..Config::default() });
 /// for (hash, key) in [('a', 1), ('a', 2), ('b', 1)].into_iter().enumerate() {
@@ -185,61 +180,31 @@ impl<G> fmt::Debug for GroupRules<G> {
 /// ```
 #[doc(hidden)]
 pub struct Groups<K: ?Sized> {
-    pub(super) tiers: Vec<Box<dyn Naming<K>>>,
+    pub(super) naming: Box<dyn Naming<K>>,
 }
 
 impl<K: ?Sized> Groups<K> {
-    /// No functions: there are no groups.
-    ///
-    /// ```
-    /// # use requeue_core::Groups;
-    /// assert!(Groups::<u32>::none().is_empty());
-    /// ```
-    #[must_use]
-    pub const fn none() -> Self {
-        Self { tiers: Vec::new() }
-    }
-
-    /// Whether there are no groups.
-    ///
-    /// ```
-    /// # use requeue_core::Groups;
-    /// assert!(Groups::<u32>::none().is_empty());
-    /// ```
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tiers.is_empty()
-    }
-
-    /// Divides the groups that there are so far once more.
+    /// Keys are in the same group if `of` tells the same.
     ///
     /// ```
     /// # use requeue_core::{GroupRules, Groups};
-    /// let mut groups = Groups::<(char, u32)>::none();
-    /// groups.then_by(|(tenant, _)| *tenant, GroupRules::new(), std::hash::RandomState::new());
-    /// groups.then_by(|(_, namespace)| *namespace, GroupRules::new(), std::hash::RandomState::new());
-    /// assert!(!groups.is_empty());
+    /// let groups = Groups::by(|key: &u32| key / 10, GroupRules::new(), std::hash::RandomState::new());
+    /// # let _ = groups;
     /// ```
-    pub fn then_by<G, S>(&mut self, of: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>, hasher: S)
+    pub fn by<G, S>(of: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>, hasher: S) -> Self
     where
         G: Hash + Eq + Send + Sync + 'static,
         S: BuildHasher + Send + 'static,
     {
-        let names = Names {
-            of,
-            rules,
-            hasher,
-            table: Table::new(),
-            names: Arena::new(usize::MAX),
-            last: Ruled { weight: 1, cap: 1, shown: None, rate: None },
-        };
-        self.tiers.push(Box::new(names));
+        let last = Ruled { weight: 1, cap: 1, shown: None, rate: None };
+        let (table, names) = (Table::new(), Arena::new(usize::MAX));
+        Self { naming: Box::new(Names { of, rules, hasher, table, names, last }) }
     }
 }
 
 impl<K: ?Sized> fmt::Debug for Groups<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Groups({})", self.tiers.len())
+        f.write_str("Groups(..)")
     }
 }
 
@@ -263,13 +228,12 @@ pub(super) struct Ruled {
     pub(super) rate: Option<Rate>,
 }
 
-/// The groups of one tier.
+/// The groups of a queue.
 pub(super) trait Naming<K: ?Sized>: Send {
-    /// The number of the key's group within a group of the tier above.
-    /// Users' code: if it panics nothing has changed.
-    fn name(&mut self, key: &K, within: u32) -> Named;
-    /// The same for a group that is known. Users' code; nothing changes.
-    fn find(&self, key: &K, within: u32) -> Option<u32>;
+    /// The number of the key's group. Users' code: if it panics nothing has changed.
+    fn name(&mut self, key: &K) -> Named;
+    /// [`name`](Self::name) of a group that is known. Users' code; nothing changes.
+    fn find(&self, key: &K) -> Option<u32>;
     /// What holds for the last group that was new.
     fn rules_of_the_last(&mut self) -> Ruled;
     /// Whether they have a rate.
@@ -283,44 +247,36 @@ pub(super) trait Naming<K: ?Sized>: Send {
     fn forget(&mut self, number: u32, freed: &mut dyn FnMut(u32));
 }
 
-struct Name<G> {
-    within: u32,
-    name: G,
-}
-
-/// The groups of one tier by what users call them. Their numbers are the slots of an arena, so
+/// The groups by what users call them. Their numbers are the slots of an arena, so
 /// that few groups have low numbers, whatever was before.
 struct Names<F, G, S> {
     of: F,
     rules: GroupRules<G>,
     hasher: S,
     table: Table,
-    names: Arena<Name<G>>,
+    names: Arena<G>,
     /// What holds for the last group that was new.
     last: Ruled,
 }
 
 impl<F, G: Hash + Eq, S: BuildHasher> Names<F, G, S> {
-    fn hash(&self, name: &G, within: u32) -> u32 {
+    fn hash(&self, name: &G) -> u32 {
         let hash = self.hasher.hash_one(name);
         // both halves, for hashers that are weak in one
-        let hash = (hash ^ (hash >> 32)) as u32;
-        // so that the same name in another group hashes otherwise
-        hash.wrapping_add(within.wrapping_add(1).wrapping_mul(0x9e37_79b9))
+        (hash ^ (hash >> 32)) as u32
     }
 
     #[inline(always)]
-    fn find_named(&self, hash: u32, name: &G, within: u32) -> Option<u32> {
-        let is_it = |known: &Name<G>| known.within == within && known.name == *name;
-        self.table.find(hash, |number| self.names.matches(number, hash, is_it))
+    fn find_named(&self, hash: u32, name: &G) -> Option<u32> {
+        self.table.find(hash, |number| self.names.matches(number, hash, |known| known == name))
     }
 
     #[inline(never)]
-    fn enter(&mut self, name: G, hash: u32, within: u32) -> Named {
+    fn enter(&mut self, name: G, hash: u32) -> Named {
         let weight = self.rules.weight.as_ref().map_or(1, |weight| weight(&name).max(1));
         let cap = self.rules.cap.as_ref().map_or(usize::MAX, |cap| cap(&name).max(1));
         let shown = self.rules.metrics.as_ref().and_then(|metrics| metrics(&name)).map(Arc::from);
-        let number = self.names.insert(Name { within, name }, hash, 0);
+        let number = self.names.insert(name, hash, 0);
         self.table.enter(hash, number, &self.names);
         self.last =
             Ruled { weight, cap: u32::try_from(cap).unwrap_or(u32::MAX), shown, rate: self.rules.rate };
@@ -335,18 +291,18 @@ where
     G: Hash + Eq + Send + Sync,
     S: BuildHasher + Send,
 {
-    fn name(&mut self, key: &K, within: u32) -> Named {
+    fn name(&mut self, key: &K) -> Named {
         let name = (self.of)(key);
-        let hash = self.hash(&name, within);
-        if let Some(number) = self.find_named(hash, &name, within) {
-            return Named { number, new: false };
+        let hash = self.hash(&name);
+        match self.find_named(hash, &name) {
+            Some(number) => Named { number, new: false },
+            None => self.enter(name, hash),
         }
-        self.enter(name, hash, within)
     }
 
-    fn find(&self, key: &K, within: u32) -> Option<u32> {
+    fn find(&self, key: &K) -> Option<u32> {
         let name = (self.of)(key);
-        self.find_named(self.hash(&name, within), &name, within)
+        self.find_named(self.hash(&name), &name)
     }
 
     fn rules_of_the_last(&mut self) -> Ruled {

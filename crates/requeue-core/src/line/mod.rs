@@ -2,11 +2,12 @@
 //!
 //! `ring.rs` is the line itself, `order.rs` what users see of its orders, `levels.rs` the
 //! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
-//! key is in which), `overdue.rs` which keys have waited too long, `custom.rs` an order of users' own,
+//! key is in which). Both are made of levels (`ranked.rs`) and of lists of keys (`ring.rs`, `keys.rs`), and `known.rs` keeps
+//! what they know of a key. `overdue.rs` says which keys have waited too long, `custom.rs` is an order of users' own,
 //! `pauses.rs` and `rate.rs` what keeps ready keys from being handed out, `tell.rs` what metrics are told.
 //!
 //! A key stands in the line from `enter` until it is popped or `leave`s, in one of
-//! the rings, and its slot remembers where (see [`Places`]). That is less than to be ready: a
+//! the lists, and its slot remembers where (see [`Places`]). That is less than to be ready: a
 //! key can be ready and stand in no line for a while. So what may be handed out is
 //! [`servable`](Line::servable), and not how many are ready.
 
@@ -14,10 +15,13 @@ mod ahead;
 mod custom;
 mod fair;
 mod groups;
+mod keys;
+mod known;
 mod levels;
 mod order;
 mod overdue;
 mod pauses;
+mod ranked;
 mod rate;
 mod ring;
 mod tell;
@@ -25,6 +29,8 @@ mod tell;
 pub use self::ahead::Ahead;
 pub(crate) use self::fair::Fair;
 pub use self::groups::{GroupRules, Groups};
+pub(crate) use self::known::Known;
+pub(crate) use self::levels::Levels;
 pub use self::order::{Order, ReadyOrder, Ticket};
 pub use self::overdue::MaxWait;
 pub(crate) use self::pauses::PAUSED;
@@ -33,9 +39,8 @@ pub use self::tell::GroupGauges;
 
 use self::ahead::STEPS;
 use self::custom::Custom;
-use self::fair::Rules;
-use self::levels::{Asked, Levels};
-use self::overdue::{AgeClock, Overdue};
+use self::known::LevelsOf;
+use self::overdue::Overdue;
 use self::pauses::Pauses;
 use self::rate::Bucket;
 use self::ring::Ring;
@@ -58,11 +63,13 @@ pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
     ring: Ring,
     /// Who goes next, if that may be another than the one in front of `ring`.
-    turns: Option<Box<Turns<K>>>,
+    scheduler: Option<Box<Scheduler<K>>>,
 }
 
-struct Turns<K> {
-    kind: Kind<K>,
+struct Scheduler<K> {
+    discipline: Discipline<K>,
+    /// What is known of keys beside their places.
+    known: Known,
     pauses: Pauses,
     /// How many keys a second may be handed out.
     rate: Option<Bucket>,
@@ -70,7 +77,7 @@ struct Turns<K> {
 
 // without `repr(u8)` the compiler stores the tag inside a field, and each test costs more instructions
 #[repr(u8)]
-enum Kind<K> {
+enum Discipline<K> {
     /// There only while something is paused, or with a rate.
     Fifo,
     Lifo,
@@ -79,71 +86,71 @@ enum Kind<K> {
     Fair(Box<Fair<K>>),
 }
 
-impl<K> Kind<K> {
-    /// The clock by which all keys age, if they do.
-    fn age_clock(&mut self) -> Option<&mut AgeClock> {
-        match self {
-            Self::Levels(levels) => Some(levels.age_clock()),
-            Self::Fair(fair) => Some(fair.age_clock()),
-            Self::Fifo | Self::Lifo | Self::Custom(_) => None,
-        }
+impl<K> Scheduler<K> {
+    fn new(discipline: Discipline<K>, known: Known) -> Box<Self> {
+        Box::new(Self { discipline, known, pauses: Pauses::new(), rate: None })
     }
-}
 
-impl<K> Turns<K> {
-    fn new(kind: Kind<K>) -> Box<Self> {
-        Box::new(Self { kind, pauses: Pauses::new(), rate: None })
+    /// Of an order that knows nothing of keys but their places.
+    fn plain(discipline: Discipline<K>) -> Box<Self> {
+        Self::new(discipline, Known::new(false, None, false))
     }
 
     /// Whether all goes as in a line that has none of this.
     fn is_idle(&self) -> bool {
-        matches!(self.kind, Kind::Fifo) && self.pauses.is_idle() && self.rate.is_none()
+        matches!(self.discipline, Discipline::Fifo) && self.pauses.is_idle() && self.rate.is_none()
     }
 }
 
 impl<K> Line<K> {
-    /// An `aged` line knows its oldest key, whatever the order.
-    pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool) -> Self {
-        let mut turns = match order {
+    /// An `aged` line knows its oldest key, whatever the order. With `metrics` the ready keys of each level are counted.
+    pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool, metrics: bool) -> Self {
+        let mut scheduler = match order {
             Order::Fifo => None,
-            Order::Lifo => Some(Turns::new(Kind::Lifo)),
-            Order::Custom(order) => Some(Turns::new(Kind::Custom(Custom::new(order)))),
+            Order::Lifo => Some(Scheduler::plain(Discipline::Lifo)),
+            Order::Custom(order) => Some(Scheduler::plain(Discipline::Custom(Custom::new(order)))),
             Order::Priority { max_wait } => {
-                Some(Turns::new(Kind::Levels(Levels::new(max_wait.map(Overdue::from), aged))))
+                let known = Known::new(true, max_wait.map(Overdue::from), aged);
+                Some(Scheduler::new(Discipline::Levels(Levels::new()), known))
             }
             Order::Fair { groups, priorities, within, max_wait } => {
-                let max_wait = max_wait.map(Overdue::from);
-                Some(Turns::new(Kind::Fair(Fair::new(groups, Rules { priorities, within, max_wait, aged }))))
+                // without priorities no key passes another one of its group
+                let max_wait = max_wait.filter(|_| priorities).map(Overdue::from);
+                let known = Known::new(priorities, max_wait, aged);
+                let fair = Fair::new(groups.naming, &known, within && priorities);
+                Some(Scheduler::new(Discipline::Fair(fair), known))
             }
         };
-        if let Some(rate) = rate {
-            turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).rate = Some(Bucket::new(rate));
+        if let Some(scheduler) = scheduler.as_deref_mut().filter(|_| metrics) {
+            scheduler.known.counts_depths();
         }
-        Self { ring: Ring::default(), turns }
+        if let Some(rate) = rate {
+            scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo)).rate =
+                Some(Bucket::new(rate));
+        }
+        Self { ring: Ring::default(), scheduler }
     }
 
     /// A user's order, if it is that, and those that it was not told of.
     #[inline]
     fn custom(&mut self) -> Option<(&mut Custom<K>, &mut Ring)> {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Custom(custom), .. }) => Some((custom, &mut self.ring)),
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Custom(custom), .. }) => Some((custom, &mut self.ring)),
             _ => None,
         }
     }
 
-    /// The keys by priority, if the queue has priorities.
+    /// What is known of keys beside their places, if anything is.
     #[inline]
-    fn levels(&self) -> Option<&Levels> {
-        match self.turns.as_deref() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
-            _ => None,
-        }
+    fn known(&self) -> Option<&Known> {
+        self.scheduler.as_deref().map(|scheduler| &scheduler.known)
     }
 
+    /// The keys by priority, if the queue has priorities and no groups.
     #[inline]
-    pub(crate) fn levels_mut(&mut self) -> Option<&mut Levels> {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels),
+    pub(crate) fn levels_mut(&mut self) -> Option<(&mut Levels, &mut Known)> {
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Levels(levels), known, .. }) => Some((levels, known)),
             _ => None,
         }
     }
@@ -151,16 +158,17 @@ impl<K> Line<K> {
     /// The groups, if the queue has groups.
     #[inline]
     pub(crate) fn fair(&self) -> Option<&Fair<K>> {
-        match self.turns.as_deref() {
-            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
+        match self.scheduler.as_deref() {
+            Some(Scheduler { discipline: Discipline::Fair(fair), .. }) => Some(fair),
             _ => None,
         }
     }
 
+    /// [`fair`](Self::fair), to change them, and what is known of keys.
     #[inline]
-    pub(crate) fn fair_mut(&mut self) -> Option<&mut Fair<K>> {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Fair(fair), .. }) => Some(fair),
+    pub(crate) fn fair_mut(&mut self) -> Option<(&mut Fair<K>, &mut Known)> {
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Fair(fair), known, .. }) => Some((fair, known)),
             _ => None,
         }
     }
@@ -168,23 +176,26 @@ impl<K> Line<K> {
     /// Whether triggers may have priorities.
     #[inline]
     pub(crate) fn has_priorities(&self) -> bool {
-        self.levels().is_some() || self.fair().is_some_and(|fair| fair.rules().priorities)
+        self.known().is_some_and(Known::has_priorities)
     }
 
-    /// Whether a key that is new enters with its priority.
+    /// Whether a key that is new enters with its priority or its group.
     #[inline]
     pub(crate) fn enters_at_a_level(&self) -> bool {
-        self.levels().is_some() || self.fair().is_some()
+        matches!(
+            self.scheduler.as_deref(),
+            Some(Scheduler { discipline: Discipline::Levels(_) | Discipline::Fair(_), .. })
+        )
     }
 
     fn rate(&self) -> Option<&Bucket> {
-        self.turns.as_deref()?.rate.as_ref()
+        self.scheduler.as_deref()?.rate.as_ref()
     }
 
     /// There is no rate from now on; false if there was none.
     pub(crate) fn lift_rate(&mut self) -> bool {
-        let lifted = self.turns.as_deref_mut().and_then(|turns| turns.rate.take()).is_some();
-        let of_groups = self.fair_mut().is_some_and(Fair::lift_rates);
+        let lifted = self.scheduler.as_deref_mut().and_then(|scheduler| scheduler.rate.take()).is_some();
+        let of_groups = self.fair_mut().is_some_and(|(fair, _)| fair.lift_rates());
         self.tidy();
         lifted || of_groups
     }
@@ -196,17 +207,21 @@ impl<K> Line<K> {
         (self.servable() > 0).then_some(next)
     }
 
-    /// Whether who goes next, or whether anybody may, depends on the time.
-    pub(crate) fn is_timed(&self) -> bool {
+    /// Whether the time matters at which a key comes to the line: keys grow old, or groups come back to their turns when
+    /// their tokens are due.
+    pub(crate) fn stamps_keys(&self) -> bool {
+        self.known().is_some_and(|known| known.max_wait.is_some()) || self.fair().is_some_and(Fair::is_rated)
+    }
+
+    /// Whether the whole line has a rate.
+    pub(crate) fn is_rated(&self) -> bool {
         self.rate().is_some()
-            || self.levels().is_some_and(|levels| levels.max_wait().is_some())
-            || self.fair().is_some_and(|fair| fair.rules().max_wait.is_some() || fair.is_rated())
     }
 
     /// Time has passed: lets groups be served that have a token again, so many of them; true if some
     /// are left.
     pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
-        self.fair_mut().is_some_and(|fair| fair.refill(now, most))
+        self.fair_mut().is_some_and(|(fair, _)| fair.refill(now, most))
     }
 
     /// Whether each key is in a group.
@@ -220,145 +235,147 @@ impl<K> Line<K> {
         self.fair().is_some_and(Fair::has_paused_groups)
     }
 
+    /// Pauses the key's group; false if there are no groups. Users' code: if it panics nothing has changed, but for what
+    /// the next call sets right.
+    pub(crate) fn pause_group(&mut self, key: &K, now: Instant) -> bool {
+        self.fair_mut().map(|(fair, known)| fair.pause_group(key, known.clock.at(now))).is_some()
+    }
+
+    /// Lifts the pause of the key's group; false if it was not paused. Users' code: if it panics nothing has changed.
+    pub(crate) fn resume_group(&mut self, key: &K, now: Instant) -> bool {
+        self.fair_mut().is_some_and(|(fair, known)| fair.resume_group(key, known.clock.at(now)))
+    }
+
+    /// Lifts the pause of the group that was paused first; false if none is paused.
+    pub(crate) fn lift_first_group(&mut self, now: Instant) -> bool {
+        self.fair_mut().is_some_and(|(fair, known)| fair.lift_first_group(known.clock.at(now)))
+    }
+
     /// The run of a key has ended.
     #[inline]
     pub(crate) fn ended(&mut self, slot: u32) {
-        if let Some(fair) = self.fair_mut() {
+        if let Some((fair, _)) = self.fair_mut() {
             fair.ended(slot);
         }
     }
 
     /// The levels at which a key is asked for, in a line that knows of levels.
     #[inline]
-    fn asked(&self, slot: u32) -> Asked {
-        if self.turns.is_some() { self.known_asked(slot) } else { Asked::default() }
+    fn levels_of(&self, slot: u32) -> LevelsOf {
+        if self.scheduler.is_some() { self.known_levels_of(slot) } else { LevelsOf::default() }
     }
 
     #[inline(never)]
-    fn known_asked(&self, slot: u32) -> Asked {
-        let asked = match self.turns.as_deref() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.asked(slot),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.asked(slot),
-            _ => None,
-        };
-        asked.copied().unwrap_or_default()
+    fn known_levels_of(&self, slot: u32) -> LevelsOf {
+        self.known().and_then(|known| known.levels(slot)).copied().unwrap_or_default()
     }
 
     #[inline]
-    fn asked_mut(&mut self, slot: u32) -> Option<&mut Asked> {
-        if self.turns.is_some() { self.asked_in_turns(slot) } else { None }
-    }
-
-    #[inline(never)]
-    fn asked_in_turns(&mut self, slot: u32) -> Option<&mut Asked> {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => Some(levels.asked_mut(slot)),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.asked_mut(slot),
-            _ => None,
-        }
+    fn levels_of_mut(&mut self, slot: u32) -> Option<&mut LevelsOf> {
+        self.scheduler.as_deref_mut()?.known.levels_mut(slot)
     }
 
     /// The key becomes ready or dirty, with this priority.
     #[inline]
     pub(crate) fn pend(&mut self, slot: u32, priority: i16) {
-        if let Some(asked) = self.asked_mut(slot) {
-            asked.pending = priority;
+        if let Some(levels) = self.levels_of_mut(slot) {
+            levels.pending = priority;
         }
     }
 
     /// The key, which is ready or dirty, was asked for with this priority too.
     #[inline]
     pub(crate) fn raise_to(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
-        if self.turns.is_some() {
-            self.raise_in_turns(arena, slot, priority);
+        if self.scheduler.is_some() {
+            self.raise(arena, slot, priority);
         }
     }
 
     #[inline(never)]
-    fn raise_in_turns(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
-        if self.is_aside(arena, slot) {
-            // it is counted at its level
-            self.set_aside(slot, false);
-            if let Some(asked) = self.asked_in_turns(slot) {
-                asked.pending = asked.pending.max(priority);
-            }
-            return self.set_aside(slot, true);
+    fn raise(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
+        let is_paused_ready = self.is_paused_ready(arena, slot);
+        let Some(Scheduler { discipline, known, .. }) = self.scheduler.as_deref_mut() else { return };
+        let before = known.pending(slot);
+        if priority <= before {
+            return;
         }
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.raise(arena, slot, priority),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.raise(arena, slot, priority),
-            _ => {}
+        let stood = match discipline {
+            Discipline::Levels(levels) => levels.raise(known, arena, slot, priority),
+            Discipline::Fair(fair) => fair.raise(known, arena, slot, priority),
+            Discipline::Fifo | Discipline::Lifo | Discipline::Custom(_) => false,
+        };
+        if let Some(levels) = known.levels_mut(slot).filter(|_| !stood) {
+            levels.pending = priority;
+        }
+        if stood || is_paused_ready {
+            known.count_depth(before, -1);
+            known.count_depth(priority, 1);
         }
     }
 
     /// A timer of the key is set with this priority, or `joins` the one that it has.
     #[inline]
     pub(crate) fn time(&mut self, slot: u32, priority: i16, joins: bool) {
-        if let Some(asked) = self.asked_mut(slot) {
-            asked.timer = if joins { priority.max(asked.timer) } else { priority };
+        if let Some(levels) = self.levels_of_mut(slot) {
+            levels.timer = if joins { priority.max(levels.timer) } else { priority };
         }
     }
 
     /// The priority of the key's timer.
     #[inline]
     pub(crate) fn timer_priority(&self, slot: u32) -> i16 {
-        self.asked(slot).timer
+        self.levels_of(slot).timer
     }
 
     /// A retry of the key's run has this priority too.
     pub(crate) fn join_run(&mut self, slot: u32, priority: i16) {
-        if let Some(asked) = self.asked_mut(slot) {
-            asked.run = asked.run.max(priority);
+        if let Some(levels) = self.levels_of_mut(slot) {
+            levels.run = levels.run.max(priority);
         }
     }
 
     /// The key is dirty no more, and what made it so joins the timer that it has or the
     /// retry of its run, whichever comes.
     pub(crate) fn join_back_off(&mut self, slot: u32) {
-        if let Some(asked) = self.asked_mut(slot) {
-            asked.timer = asked.timer.max(asked.pending);
-            asked.run = asked.run.max(asked.pending);
+        if let Some(levels) = self.levels_of_mut(slot) {
+            levels.timer = levels.timer.max(levels.pending);
+            levels.run = levels.run.max(levels.pending);
         }
     }
 
     /// The priority of the key's next run, while it is ready or dirty.
     pub(crate) fn pending_priority(&self, slot: u32) -> i16 {
-        self.asked(slot).pending
+        self.levels_of(slot).pending
     }
 
     /// The priority of the key's run.
     #[inline]
     pub(crate) fn run_priority(&self, slot: u32) -> i16 {
-        self.asked(slot).run
+        self.levels_of(slot).run
     }
 
     /// Frees what is kept of the slots of a chunk that the arena freed.
     pub(crate) fn free_page(&mut self, chunk: u32) {
-        let Some(turns) = self.turns.as_deref_mut() else { return };
-        turns.pauses.free_page(chunk);
-        match &mut turns.kind {
-            Kind::Levels(levels) => levels.free_page(chunk),
-            Kind::Fair(fair) => fair.free_page(chunk),
-            Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
+        let Some(scheduler) = self.scheduler.as_deref_mut() else { return };
+        scheduler.pauses.free_page(chunk);
+        scheduler.known.free_page(chunk);
+        if let Discipline::Fair(fair) = &mut scheduler.discipline {
+            fair.free_page(chunk);
         }
     }
 
     /// Pauses the whole line: nothing is taken from it, and no key in it grows older.
     pub(crate) fn pause(&mut self, now: Instant) {
-        let turns = self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo));
-        turns.pauses.queue = true;
-        if let Some(clock) = turns.kind.age_clock() {
-            clock.stop(now);
-        }
+        let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
+        scheduler.pauses.queue = true;
+        scheduler.known.clock.stop(now);
     }
 
-    /// Lifts that again; false if there was nothing to lift.
+    /// Lifts the pause of the whole line; false if there was nothing to lift.
     pub(crate) fn resume(&mut self, now: Instant) -> bool {
-        let Some(turns) = self.turns.as_deref_mut() else { return false };
-        let was = core::mem::replace(&mut turns.pauses.queue, false);
-        if let Some(clock) = turns.kind.age_clock() {
-            clock.go_on(now);
-        }
+        let Some(scheduler) = self.scheduler.as_deref_mut() else { return false };
+        let was = core::mem::replace(&mut scheduler.pauses.queue, false);
+        scheduler.known.clock.go_on(now);
         self.tidy();
         was
     }
@@ -366,76 +383,94 @@ impl<K> Line<K> {
     /// Whether the whole line is paused.
     #[inline]
     pub(crate) fn is_paused(&self) -> bool {
-        self.turns.as_deref().is_some_and(|turns| turns.pauses.queue)
+        self.scheduler.as_deref().is_some_and(|scheduler| scheduler.pauses.queue)
     }
 
     /// How many keys are paused.
     #[inline]
     pub(crate) fn paused_keys(&self) -> usize {
-        self.turns.as_deref().map_or(0, |turns| turns.pauses.count())
+        self.scheduler.as_deref().map_or(0, |scheduler| scheduler.pauses.count())
     }
 
     /// The key that was paused first.
     pub(crate) fn first_paused(&self) -> Option<u32> {
-        self.turns.as_deref()?.pauses.first()
+        self.scheduler.as_deref()?.pauses.first()
     }
 
     /// Pauses a key that is not paused, and does not stand in line.
     pub(crate) fn pause_key(&mut self, arena: &mut Arena<K>, slot: u32, now: Instant, ready: bool) {
-        self.turns.get_or_insert_with(|| Turns::new(Kind::Fifo)).pauses.insert(arena, slot, now);
+        let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
+        scheduler.pauses.insert(arena, slot, now);
         if ready {
-            self.set_aside(slot, true);
+            self.set_paused_ready(slot, true);
         }
     }
 
     /// Lifts the pause of a key that is paused. If it is ready it has yet to enter.
     pub(crate) fn resume_key(&mut self, arena: &mut Arena<K>, slot: u32) {
-        self.set_aside(slot, false);
-        if let Some(turns) = self.turns.as_deref_mut() {
-            turns.pauses.remove(arena, slot);
+        self.set_paused_ready(slot, false);
+        if let Some(scheduler) = self.scheduler.as_deref_mut() {
+            scheduler.pauses.remove(arena, slot);
         }
         self.tidy();
     }
 
     /// Goes back to a plain line, where one has become enough.
     fn tidy(&mut self) {
-        if self.turns.as_deref().is_some_and(Turns::is_idle) {
-            self.turns = None;
+        if self.scheduler.as_deref().is_some_and(Scheduler::is_idle) {
+            self.scheduler = None;
         }
     }
 
     /// Lets a key in without calling users' code, unless it is paused. It is ready `since` then.
     #[inline]
     pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
-        if self.turns.is_none() {
+        if self.scheduler.is_none() {
             self.ring.push_back(arena, slot);
         } else {
-            self.enter_in_turns(arena, slot, since);
+            self.enter_as_scheduled(arena, slot, since);
         }
     }
 
     #[inline(never)]
-    fn enter_in_turns(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
-        match self.turns.as_deref_mut() {
-            Some(turns) if turns.pauses.has(arena, slot) => self.set_aside(slot, true),
-            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.enter(arena, slot, since),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.enter(arena, slot, since),
-            _ => self.ring.push_back(arena, slot),
+    fn enter_as_scheduled(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+        let Some(Scheduler { discipline, known, pauses, .. }) = self.scheduler.as_deref_mut() else { return };
+        if pauses.has(arena, slot) {
+            return self.set_paused_ready(slot, true);
+        }
+        let level = known.pending(slot);
+        known.count_depth(level, 1);
+        match discipline {
+            Discipline::Levels(levels) => {
+                let place = levels.enter(known, arena, slot, since, level);
+                arena.set_place(slot, place);
+            }
+            Discipline::Fair(fair) => fair.enter(known, arena, slot, since),
+            Discipline::Fifo | Discipline::Lifo | Discipline::Custom(_) => self.ring.push_back(arena, slot),
         }
     }
 
-    /// The same for a key that is being entered into the arena: returns its place, which is
+    /// Lets a key into a plain line that is being entered into the arena: returns its place, which is
     /// written there with the key.
     #[inline(always)]
     pub(crate) fn enter_new(&mut self, arena: &mut Arena<K>, slot: u32) -> u32 {
         self.ring.push_unplaced(arena, slot)
     }
 
+    /// With metrics: a new key has entered a line with this priority.
+    pub(crate) fn count_new(&mut self, priority: i16) {
+        if let Some(scheduler) = self.scheduler.as_deref_mut() {
+            scheduler.known.count_depth(priority, 1);
+        }
+    }
+
     /// Enters a key that was announced.
     #[inline]
     pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Custom(custom), pauses, .. }) if !pauses.has(arena, slot) => {
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Custom(custom), pauses, .. })
+                if !pauses.has(arena, slot) =>
+            {
                 custom.enter(arena, slot);
             }
             _ => self.enter(arena, slot, since),
@@ -446,7 +481,9 @@ impl<K> Line<K> {
     /// key must not enter.
     #[inline]
     pub(crate) fn announce(&mut self, arena: &mut Arena<K>, slot: u32) {
-        let Some(Turns { kind: Kind::Custom(custom), pauses, .. }) = self.turns.as_deref_mut() else {
+        let Some(Scheduler { discipline: Discipline::Custom(custom), pauses, .. }) =
+            self.scheduler.as_deref_mut()
+        else {
             return;
         };
         custom.tell(&mut self.ring, arena);
@@ -470,7 +507,7 @@ impl<K> Line<K> {
     /// Whether keys just go first in, first out now.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        self.turns.is_none()
+        self.scheduler.is_none()
     }
 
     /// [`pop`](Self::pop) of a line that [is plain](Self::is_plain).
@@ -488,33 +525,26 @@ impl<K> Line<K> {
 
     #[inline(never)]
     pub(crate) fn pop_in_turn(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
-        if !(pauses.queue | rate.is_some()) {
-            match kind {
-                Kind::Levels(levels) => return levels.pop(arena, now),
-                Kind::Fair(fair) => return fair.pop(now),
-                Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
-            }
-        }
-        self.pop_limited(arena, now)
-    }
-
-    #[inline(never)]
-    fn pop_limited(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
-        let Turns { kind, pauses, rate } = self.turns.as_deref_mut()?;
-        if pauses.queue || rate.as_ref().is_some_and(|rate| rate.tokens(now) == 0) {
+        let Scheduler { discipline, known, pauses, rate } = self.scheduler.as_deref_mut()?;
+        if pauses.queue {
             return None;
         }
-        let at = match kind {
-            Kind::Fifo => self.ring.pop_front()?.into(),
-            Kind::Lifo => self.ring.pop_back()?.into(),
-            Kind::Custom(custom) => custom.pop(&mut self.ring, arena)?.into(),
-            Kind::Levels(levels) => levels.pop(arena, now)?,
-            Kind::Fair(fair) => fair.pop(now)?,
+        if let Some(rate) = rate {
+            if rate.tokens(now) == 0 {
+                return None;
+            }
+        }
+        let at = match discipline {
+            Discipline::Levels(levels) => levels.pop(known, arena, now)?,
+            Discipline::Fair(fair) => fair.pop(known, now)?,
+            Discipline::Fifo => self.ring.pop_front()?.into(),
+            Discipline::Lifo => self.ring.pop_back()?.into(),
+            Discipline::Custom(custom) => custom.pop(&mut self.ring, arena)?.into(),
         };
         if let Some(rate) = rate {
             rate.take(now);
         }
+        known.count_depth(at.mark(), -1);
         Some(at)
     }
 
@@ -522,7 +552,7 @@ impl<K> Line<K> {
     /// nothing has changed.
     #[inline(never)]
     pub(crate) fn name_group(&mut self, key: &K) -> u32 {
-        self.fair_mut().map_or(0, |fair| fair.name(key))
+        self.fair_mut().map_or(0, |(fair, _)| fair.name(key))
     }
 
     /// Lets a user's order choose the next keys, `most` of them if there are so many, before
@@ -537,42 +567,55 @@ impl<K> Line<K> {
     /// Takes a key out of the line, wherever it stands; false if it does not stand in it. A
     /// user's order that knows of it is told before; if it panics the key stays.
     pub(crate) fn leave(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
-        if self.is_aside(arena, slot) {
-            self.set_aside(slot, false);
+        if self.is_paused_ready(arena, slot) {
+            self.set_paused_ready(slot, false);
             return false;
         }
-        match self.turns.as_deref_mut().map(|turns| &mut turns.kind) {
-            Some(Kind::Levels(levels)) => levels.leave(arena, slot),
-            Some(Kind::Fair(fair)) => fair.leave(arena, slot),
-            Some(Kind::Custom(custom)) => self.ring.leave(arena, slot) || custom.leave(arena, slot),
-            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.leave(arena, slot),
+        let Some(Scheduler { discipline, known, .. }) = self.scheduler.as_deref_mut() else {
+            return self.ring.leave(arena, slot);
+        };
+        let stood = match discipline {
+            Discipline::Levels(levels) => levels.leave(known, arena, slot),
+            Discipline::Fair(fair) => fair.leave(known, arena, slot),
+            Discipline::Custom(custom) => self.ring.leave(arena, slot) || custom.leave(arena, slot),
+            Discipline::Fifo | Discipline::Lifo => self.ring.leave(arena, slot),
+        };
+        if stood {
+            known.count_depth(known.pending(slot), -1);
         }
+        stood
     }
 
     /// The key that has stood in line longest, of a line that is [aged](Self::new), or has neither priorities
     /// nor groups. In a user's order nobody knows.
     pub(crate) fn oldest(&self) -> Option<u32> {
-        match self.turns.as_deref().map(|turns| &turns.kind) {
-            Some(Kind::Levels(levels)) => levels.oldest(),
-            Some(Kind::Fair(fair)) => fair.oldest(),
-            Some(Kind::Custom(_)) => None,
-            Some(Kind::Fifo | Kind::Lifo) | None => self.ring.front(),
+        match self.scheduler.as_deref() {
+            Some(Scheduler { discipline: Discipline::Levels(_) | Discipline::Fair(_), known, .. }) => {
+                known.oldest()
+            }
+            Some(Scheduler { discipline: Discipline::Custom(_), .. }) => None,
+            Some(Scheduler { discipline: Discipline::Fifo | Discipline::Lifo, .. }) | None => {
+                self.ring.front()
+            }
         }
     }
 
     /// How many keys go before this one; `None` if it does not stand in line, or that depends on
     /// the turns of groups or on a user's order.
     pub(crate) fn ahead_of(&self, arena: &Arena<K>, slot: u32) -> Option<Ahead> {
-        let kind = self.turns.as_deref().map(|turns| &turns.kind);
         let in_ring = || {
             let (before, behind) = self.ring.around(arena, slot, STEPS)?;
             Some((before, behind, before + behind + 1 == self.ring.len()))
         };
-        let (ahead, exact) = match kind {
-            None | Some(Kind::Fifo) => in_ring().map(|(before, _, exact)| (before, exact))?,
-            Some(Kind::Lifo) => in_ring().map(|(_, behind, exact)| (behind, exact))?,
-            Some(Kind::Levels(levels)) => levels.ahead_of(arena, slot)?,
-            Some(Kind::Custom(_) | Kind::Fair(_)) => return None,
+        let fifo = || in_ring().map(|(before, _, exact)| (before, exact));
+        let (ahead, exact) = match self.scheduler.as_deref() {
+            None => fifo()?,
+            Some(Scheduler { discipline, known, .. }) => match discipline {
+                Discipline::Fifo => fifo()?,
+                Discipline::Lifo => in_ring().map(|(_, behind, exact)| (behind, exact))?,
+                Discipline::Levels(levels) => levels.ahead_of(known, arena, slot)?,
+                Discipline::Custom(_) | Discipline::Fair(_) => return None,
+            },
         };
         Some(Ahead { keys: ahead, exact })
     }
@@ -580,8 +623,8 @@ impl<K> Line<K> {
     /// How many keys may be handed out at this time.
     #[inline]
     pub(crate) fn servable_at(&self, now: Instant) -> usize {
-        match self.turns.as_deref() {
-            Some(Turns { rate: Some(rate), .. }) => self.servable().min(rate.tokens(now)),
+        match self.scheduler.as_deref() {
+            Some(Scheduler { rate: Some(rate), .. }) => self.servable().min(rate.tokens(now)),
             _ => self.servable(),
         }
     }
@@ -589,34 +632,35 @@ impl<K> Line<K> {
     /// How many keys may be handed out, but for the rate.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
-        let Some(Turns { kind, pauses, .. }) = self.turns.as_deref() else { return self.ring.len() };
+        let Some(Scheduler { discipline, pauses, .. }) = self.scheduler.as_deref() else {
+            return self.ring.len();
+        };
         if pauses.queue {
             return 0;
         }
-        let elsewhere = match kind {
-            Kind::Fifo | Kind::Lifo => 0,
-            Kind::Custom(custom) => custom.len(),
-            Kind::Levels(levels) => levels.len(),
-            Kind::Fair(fair) => fair.servable(),
+        let elsewhere = match discipline {
+            Discipline::Fifo | Discipline::Lifo => 0,
+            Discipline::Custom(custom) => custom.len(),
+            Discipline::Levels(levels) => levels.len(),
+            Discipline::Fair(fair) => fair.servable(),
         };
         self.ring.len() + elsewhere
     }
 
-    /// The slots that will be handed out next, as far as that is easily known, among numbers
-    /// that no slot has. It is for those who ask for memory ahead, and only a guess. `None` where
+    /// Prefetch hints: slots that are likely to be popped next. May contain numbers that no slot has. `None` where
     /// [`ahead_in_turns`](Self::ahead_in_turns) is to be asked.
     #[inline]
     pub(crate) fn ahead(&self) -> Option<&[u32]> {
-        self.turns.is_none().then(|| self.ring.ahead())
+        self.scheduler.is_none().then(|| self.ring.ahead())
     }
 
-    /// Two slots that will be handed out soon, the later one first; or numbers that no slot has. What
-    /// the line itself will want of them it asks for here.
+    /// Prefetch hints: two slots that will be handed out soon, the later one first; or numbers that no slot has. Prefetches
+    /// what the line itself will want of them.
     #[inline]
     pub(crate) fn ahead_in_turns(&mut self) -> (u32, u32) {
-        match self.turns.as_deref_mut() {
-            Some(Turns { kind: Kind::Levels(levels), .. }) => levels.ahead(),
-            Some(Turns { kind: Kind::Fair(fair), .. }) => fair.ahead(),
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Levels(levels), .. }) => levels.ahead(),
+            Some(Scheduler { discipline: Discipline::Fair(fair), .. }) => fair.ahead(),
             _ => (u32::MAX, u32::MAX),
         }
     }
@@ -625,13 +669,13 @@ impl<K> Line<K> {
     /// group, or the user's order must be called.
     #[inline]
     pub(crate) fn wants_more(&self) -> bool {
-        self.turns.as_deref().is_some_and(|turns| !matches!(turns.kind, Kind::Fifo | Kind::Lifo))
+        self.enters_at_a_level() || self.is_custom()
     }
 
     /// Whether the order was written by the user.
     #[inline]
     pub(crate) fn is_custom(&self) -> bool {
-        matches!(self.turns.as_deref(), Some(Turns { kind: Kind::Custom(_), .. }))
+        matches!(self.scheduler.as_deref(), Some(Scheduler { discipline: Discipline::Custom(_), .. }))
     }
 }
 

@@ -156,7 +156,7 @@ pub enum Order<K> {
     /// Groups take turns (rule B3).
     #[doc(hidden)]
     Fair {
-        /// Which group a key belongs to: there is one function at least.
+        /// Which group a key belongs to.
         groups: Groups<K>,
         /// Triggers may have priorities.
         priorities: bool,

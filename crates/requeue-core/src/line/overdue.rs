@@ -42,7 +42,7 @@ pub(super) struct Overdue {
     /// After how many nanoseconds a key is overdue.
     after: u64,
     /// How many hand-outs go by priority after one that an overdue key got.
-    pub(super) between: u32,
+    between: u32,
 }
 
 impl Overdue {
@@ -50,6 +50,26 @@ impl Overdue {
     #[inline]
     pub(super) fn is(self, since: Instant, now: Instant) -> bool {
         now.as_nanos().saturating_sub(since.as_nanos()) >= self.after
+    }
+
+    /// The oldest key, if it is overdue and this hand-out goes to such a key: so many others go `before` it. `oldest` tells it
+    /// with since when it is ready.
+    #[inline]
+    pub(super) fn takes<T>(
+        self,
+        before: &mut u32,
+        now: Instant,
+        oldest: impl FnOnce() -> Option<(T, Instant)>,
+    ) -> Option<T> {
+        if *before > 0 {
+            *before -= 1;
+            return None;
+        }
+        let (oldest, since) = oldest()?;
+        self.is(since, now).then(|| {
+            *before = self.between;
+            oldest
+        })
     }
 }
 

@@ -16,8 +16,8 @@ pub(crate) const PAUSED: u32 = 1 << 10;
 #[derive(Debug, Default)]
 struct Paused {
     link: Link,
-    /// It is ready, and metrics were told so by [`Line::set_aside`](super::Line::set_aside).
-    aside: bool,
+    /// It is ready, and counted by [`Line::set_paused_ready`](super::Line::set_paused_ready).
+    ready: bool,
 }
 
 impl Linked for Paused {
@@ -87,13 +87,13 @@ impl Pauses {
     }
 
     /// Notes whether a key that is paused is ready; false if it was so before.
-    pub(super) fn set_aside(&mut self, slot: u32, is_aside: bool) -> bool {
-        core::mem::replace(&mut self.links.entry(slot).aside, is_aside) != is_aside
+    pub(super) fn set_ready(&mut self, slot: u32, to: bool) -> bool {
+        core::mem::replace(&mut self.links.entry(slot).ready, to) != to
     }
 
     /// Whether this key is paused and ready.
-    pub(super) fn is_aside<K>(&self, arena: &Arena<K>, slot: u32) -> bool {
-        self.has(arena, slot) && self.links.get(slot).is_some_and(|paused| paused.aside)
+    pub(super) fn is_ready<K>(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.has(arena, slot) && self.links.get(slot).is_some_and(|paused| paused.ready)
     }
 
     /// The key that was paused first.

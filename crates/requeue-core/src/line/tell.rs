@@ -1,7 +1,7 @@
 //! What metrics are told of the line, a page in each lock hold: how many keys of each priority are ready,
 //! and of each group.
 
-use super::{Kind, Line, Turns};
+use super::{Discipline, Line, Scheduler};
 use crate::arena::Arena;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,22 +13,19 @@ pub(super) const PAGE: u32 = 256;
 ///
 /// ```
 /// # use requeue_core::{Config, Core, Delay, GroupRules, Groups, Order, Trigger};
-/// let mut groups = Groups::<u32>::none();
 /// let rules = GroupRules::new().metrics(|tens: &u32| Some(tens.to_string()));
-/// groups.then_by(|key| key / 10, rules, std::hash::RandomState::new());
+/// let groups = Groups::by(|key: &u32| key / 10, rules, std::hash::RandomState::new());
 /// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
 /// let mut core = Core::<u32>::new(Config { order, ..Config::default() });
 /// core.add(&mut Trigger::new(42, None), 7, Delay::Now)?;
 /// let mut told = Vec::new();
-/// assert_eq!(core.told_groups((0, 0), &mut told), None); // there are no more
+/// assert_eq!(core.told_groups(0, &mut told), None); // there are no more
 /// assert_eq!((&*told[0].name, told[0].ready, told[0].held), ("4", 1, 0));
 /// # Ok::<(), requeue_core::Refused>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupGauges {
-    /// Which function told the group: 0 for the first.
-    pub tier: usize,
     /// What it is called.
     pub name: Arc<str>,
     /// Its ready keys.
@@ -41,28 +38,23 @@ impl<K> Line<K> {
     /// The levels from this rank on at which keys are ready, and how many, as far as one lock hold
     /// looks; returns where the next page begins.
     pub(crate) fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
-        match &self.turns.as_deref()?.kind {
-            Kind::Levels(levels) => levels.depths(from, PAGE as usize, into),
-            Kind::Fair(fair) if fair.rules().priorities => fair.depths(from, PAGE as usize, into),
-            _ => None,
-        }
+        self.scheduler.as_deref()?.known.depths(from, PAGE as usize, into)
     }
 
     /// A ready key that is paused came to stand, or ceases to stand, where nothing takes it from.
-    pub(super) fn set_aside(&mut self, slot: u32, is_aside: bool) {
-        let Some(Turns { kind, pauses, .. }) = self.turns.as_deref_mut() else { return };
-        if pauses.set_aside(slot, is_aside) {
-            let by = if is_aside { 1 } else { -1 };
-            match kind {
-                Kind::Levels(levels) => levels.set_aside(slot, by),
-                Kind::Fair(fair) => fair.set_aside(slot, by),
-                Kind::Fifo | Kind::Lifo | Kind::Custom(_) => {}
+    pub(super) fn set_paused_ready(&mut self, slot: u32, to: bool) {
+        let Some(Scheduler { discipline, known, pauses, .. }) = self.scheduler.as_deref_mut() else { return };
+        if pauses.set_ready(slot, to) {
+            let by = if to { 1 } else { -1 };
+            known.count_depth(known.pending(slot), by);
+            if let Discipline::Fair(fair) = discipline {
+                fair.count_paused_ready(slot, by);
             }
         }
     }
 
     /// Whether a key is paused and ready: it does not stand in line.
-    pub(super) fn is_aside(&self, arena: &Arena<K>, slot: u32) -> bool {
-        self.turns.as_deref().is_some_and(|turns| turns.pauses.is_aside(arena, slot))
+    pub(super) fn is_paused_ready(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.scheduler.as_deref().is_some_and(|scheduler| scheduler.pauses.is_ready(arena, slot))
     }
 }

@@ -55,6 +55,12 @@ impl<K, V> Room<K, V> {
     pub(super) fn new(bound: Bound) -> Self {
         Self { bound, waiting: 0, asking: 0, kept: 0, dropped: Vec::new(), entered: None }
     }
+
+    /// For how many further keys there is room, while so many are ready or held.
+    #[inline]
+    fn free(&self, busy: usize) -> usize {
+        self.bound.keys.saturating_sub(busy + self.waiting + self.asking)
+    }
 }
 
 impl<K, V> Core<K, V> {
@@ -71,7 +77,14 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn room(&self) -> Option<usize> {
         let room = self.room.as_deref()?;
-        Some(room.bound.keys.saturating_sub(self.ready + self.held + room.waiting + room.asking))
+        Some(room.free(self.ready + self.held))
+    }
+
+    /// Whether there is room for a further key, and nobody waits who is to hear of it.
+    #[inline]
+    pub(super) fn has_room_at_once(&self) -> bool {
+        let Some(room) = self.room.as_deref() else { return true };
+        room.entered.is_none() && room.free(self.ready + self.held) > room.kept
     }
 
     /// Number of waiting callers that there is room for, counting keys that may be dropped for them. `None`

@@ -266,11 +266,11 @@ pub struct Core<K, V = ()> {
     phase: Phase,
     sweep: Sweep,
     timers_absorbed: bool,
-    /// A new key that is added for now goes straight to the back of the line: the queue is open, it has no
-    /// priorities, groups or user's order, and not `says_more`.
-    straight: bool,
+    /// A new key that is added for now goes to the back of the line, if it [enters at once](Self::enters_at_once): the queue
+    /// is open, and has no priorities, no groups and no order of the user's own.
+    fast_add: bool,
     /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
-    says_more: bool,
+    add_needs_checks: bool,
 
     // No two neighbours below change in the same add, get or end of a run (but in `next`): the compiler could change both with
     // one vector instruction, whose load waits for an earlier store of one of them.
@@ -358,20 +358,16 @@ impl<K, V> Core<K, V> {
     #[must_use]
     pub fn new(config: Config<K, V>) -> Self {
         let drops_oldest = config.bound.is_some_and(|bound| bound.drop_oldest);
-        let mut line = Line::new(config.order, config.rate, drops_oldest);
-        if config.timestamps {
-            if let Some(fair) = line.fair_mut() {
-                fair.counts_depths();
-            }
-        }
+        let line = Line::new(config.order, config.rate, drops_oldest, config.timestamps);
         let debounce = config.debounce.filter(Debounce::is_on);
-        let says_more = config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
+        let add_needs_checks =
+            config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
         let mut core = Self {
             // each chunk may have a page of payloads
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
-            straight: !line.wants_more() && !says_more,
-            says_more,
+            fast_add: !line.wants_more(),
+            add_needs_checks,
             debounce,
             open: Windows::new(),
             room: config.bound.map(|bound| Box::new(Room::new(bound))),
@@ -520,12 +516,12 @@ impl<K, V> Core<K, V> {
         self.line.has_priorities()
     }
 
-    /// Whether every call must read the time, including adds and ends of runs: timestamps are kept, or keys
-    /// grow old, or there is a dispatch rate.
+    /// Whether every call is to read the time, adds and ends of runs too: timestamps are kept,
+    /// or keys grow old, or groups have rates, or triggers open windows.
     #[doc(hidden)]
     #[must_use]
     pub fn needs_every_reading(&self) -> bool {
-        self.times.is_some() || self.line.is_timed() || self.debounce.is_some()
+        self.times.is_some() || self.line.stamps_keys() || self.debounce.is_some()
     }
 
     /// Whether exactly these bits were set with [`note_beside`](Self::note_beside), and there is no other
@@ -580,9 +576,9 @@ impl<K, V> Core<K, V> {
         if let Some(record) = self.records.get_mut(slot) {
             *record = Record::default();
         }
-        let group = self.line.fair_mut().and_then(|fair| fair.take_group(slot));
+        let group = self.line.fair_mut().and_then(|(fair, _)| fair.take_group(slot));
         let key = self.arena.remove(slot).map(|removed| self.forget_slot(removed));
-        if let (Some(fair), Some(group)) = (self.line.fair_mut(), group) {
+        if let (Some((fair, _)), Some(group)) = (self.line.fair_mut(), group) {
             fair.forget(group);
         }
         key
@@ -594,7 +590,7 @@ impl<K, V> Core<K, V> {
     fn know(&mut self, slot: u32) {
         if self.line.has_groups() {
             self.suspect(Some(slot));
-            if let Some(fair) = self.line.fair_mut() {
+            if let Some((fair, _)) = self.line.fair_mut() {
                 fair.know(slot, self.arena.key(slot));
             }
             self.suspect(None);
@@ -756,7 +752,10 @@ impl<K, V> Core<K, V> {
     /// Recomputes whether time matters to a look.
     #[inline]
     fn watch_time(&mut self) {
-        let timed = self.timers.len() > 0 || self.waiting_drain.is_some() || self.needs_every_reading();
+        let timed = self.timers.len() > 0
+            || self.waiting_drain.is_some()
+            || self.line.is_rated()
+            || self.needs_every_reading();
         self.set_timed(timed);
     }
 

@@ -288,13 +288,12 @@ impl<K, V> Core<K, V> {
     }
 
     /// Number of ready keys per priority, from the rank `from` on. Returns the rank of the next page; read
-    /// one page per lock hold. Empty on a queue without priorities, and with groups on one that keeps no
-    /// timestamps.
+    /// one page per lock hold. Empty on a queue without priorities or without timestamps.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Order, Trigger};
     /// let order = Order::Priority { max_wait: None };
-    /// let mut core = Core::<&str>::new(Config { order, ..Config::default() });
+    /// let mut core = Core::<&str>::new(Config { order, timestamps: true, ..Config::default() });
     /// core.add(&mut Trigger::new("a", None).priority(-100), 7, Delay::Now)?;
     /// let mut depths = Vec::new();
     /// assert_eq!(core.depths(0, &mut depths), None); // there are no more
@@ -306,16 +305,15 @@ impl<K, V> Core<K, V> {
         self.line.depths(from, into)
     }
 
-    /// Number of keys per named group, from the number `from` of a tier on. Returns where the next page
-    /// begins; read one page per lock hold.
+    /// Number of keys per named group, from the number `from` on. Returns where the next page begins; read one page per lock hold.
     ///
     /// ```
     /// # use requeue_core::{Config, Core};
     /// let core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.told_groups((0, 0), &mut Vec::new()), None);
+    /// assert_eq!(core.told_groups(0, &mut Vec::new()), None);
     /// ```
     #[doc(hidden)]
-    pub fn told_groups(&self, from: (usize, u32), into: &mut Vec<GroupGauges>) -> Option<(usize, u32)> {
+    pub fn told_groups(&self, from: u32, into: &mut Vec<GroupGauges>) -> Option<u32> {
         self.line.fair()?.told_groups(from, into)
     }
 

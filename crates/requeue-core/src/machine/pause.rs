@@ -103,31 +103,29 @@ impl<K, V> Core<K, V> {
     }
 
     /// Hands out no key of this key's group until [`resume_group`](Self::resume_group), or until a drain or a
-    /// shutdown. `tier` selects its group: 0 is the outermost. The key itself need not be known, and does not
-    /// become known. Returns false, and changes nothing, if there is no such tier, or if a drain or a
-    /// shutdown has begun.
+    /// shutdown. The key itself need not be known, and does not become known. Returns false, and changes
+    /// nothing, if there are no groups, or if a drain or a shutdown has begun.
     ///
     /// # Panics
     ///
-    /// If user code panics (the functions of groups). Then nothing has changed.
+    /// If user code panics (the function of groups). Then nothing has changed.
     ///
     /// ```
     /// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
-    /// let mut groups = Groups::<u32>::none();
-    /// groups.then_by(|key| key / 10, GroupRules::new(), std::hash::RandomState::new());
+    /// let groups = Groups::by(|key: &u32| key / 10, GroupRules::new(), std::hash::RandomState::new());
     /// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
     /// let mut core = Core::<u32>::new(Config { order, ..Config::default() });
     /// core.add(&mut Trigger::new(42, None), 7, Delay::Now)?;
-    /// assert!(core.pause_group(&40, 0));
-    /// assert!(core.is_group_paused(&49, 0) && !core.is_group_paused(&50, 0));
+    /// assert!(core.pause_group(&40));
+    /// assert!(core.is_group_paused(&49) && !core.is_group_paused(&50));
     /// assert!(matches!(core.get(), Got::Empty));
-    /// assert!(core.resume_group(&41, 0) && !core.resume_group(&41, 0));
+    /// assert!(core.resume_group(&41) && !core.resume_group(&41));
     /// # let Got::Item(item) = core.get() else { panic!("it is ready") };
     /// # let _ = core.finish(item.run, true);
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
-    pub fn pause_group(&mut self, key: &K, tier: usize) -> bool {
-        !self.is_ending() && self.line.fair_mut().is_some_and(|fair| fair.pause_group(key, tier, self.now))
+    pub fn pause_group(&mut self, key: &K) -> bool {
+        !self.is_ending() && self.line.pause_group(key, self.now)
     }
 
     /// Hands out the keys of this key's group again: the group goes behind those that wait. False if it was
@@ -140,10 +138,10 @@ impl<K, V> Core<K, V> {
     /// ```
     /// # use requeue_core::{Config, Core};
     /// let mut core = Core::<u32>::new(Config::default());
-    /// assert!(!core.resume_group(&42, 0)); // there are no groups
+    /// assert!(!core.resume_group(&42)); // there are no groups
     /// ```
-    pub fn resume_group(&mut self, key: &K, tier: usize) -> bool {
-        self.line.fair_mut().is_some_and(|fair| fair.resume_group(key, tier, self.now))
+    pub fn resume_group(&mut self, key: &K) -> bool {
+        self.line.resume_group(key, self.now)
     }
 
     /// Whether this key's group is paused.
@@ -155,11 +153,11 @@ impl<K, V> Core<K, V> {
     /// ```
     /// # use requeue_core::{Config, Core};
     /// let core = Core::<u32>::new(Config::default());
-    /// assert!(!core.is_group_paused(&42, 0)); // there are no groups
+    /// assert!(!core.is_group_paused(&42)); // there are no groups
     /// ```
     #[must_use]
-    pub fn is_group_paused(&self, key: &K, tier: usize) -> bool {
-        self.line.fair().is_some_and(|fair| fair.is_group_paused(key, tier))
+    pub fn is_group_paused(&self, key: &K) -> bool {
+        self.line.fair().is_some_and(|fair| fair.is_group_paused(key))
     }
 
     /// Stops handing out this key until [`resume_key`](Self::resume_key), or until a drain or a shutdown. An
@@ -248,7 +246,7 @@ impl<K, V> Core<K, V> {
     #[cold]
     pub(super) fn lift_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            if self.line.fair_mut().is_some_and(|fair| fair.lift_first_group(self.now)) {
+            if self.line.lift_first_group(self.now) {
                 continue;
             }
             let Some(slot) = self.line.first_paused() else { break };

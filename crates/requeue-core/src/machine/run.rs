@@ -577,10 +577,10 @@ impl<K, V> Core<K, V> {
         self.runs_done += 1;
         // before the pages that these are in may go
         let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-        let group = self.line.fair_mut().and_then(|fair| fair.ended_for_good(slot, group));
+        let group = self.line.fair_mut().and_then(|(fair, _)| fair.ended_for_good(slot, group));
         let key = self.forget_slot(removed);
-        if let (Some(group), Some(fair)) = (group, self.line.fair_mut()) {
-            fair.drop_innermost(group);
+        if let (Some(group), Some((fair, _))) = (group, self.line.fair_mut()) {
+            fair.drop_group(group);
         }
         Some((key, worked))
     }

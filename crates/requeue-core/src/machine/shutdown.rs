@@ -359,7 +359,7 @@ impl<K, V> Core<K, V> {
     /// Enters a phase after the first.
     fn enter_phase(&mut self, phase: Phase) {
         self.phase = phase;
-        self.straight = false;
+        self.fast_add = false;
     }
 
     /// Refuses all triggers, drops the timers and releases every drain. Call

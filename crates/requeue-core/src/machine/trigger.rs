@@ -602,15 +602,15 @@ impl<K> Enters<K> for ReadyAt {
     fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
         let home = if arena.len() > NEAR { line.levels_mut() } else { None };
         match home {
-            Some(levels) => arena.next_slot_in(levels.home_of(self.1)),
+            Some((levels, _)) => arena.next_slot_in(levels.home_of(self.1)),
             None => arena.next_slot(),
         }
     }
 
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
-        let Some(levels) = line.levels_mut() else { return (READY, None) };
-        (READY, Some(levels.enter_new_at(arena, slot, self.0, self.1)))
+        let Some((levels, known)) = line.levels_mut() else { return (READY, None) };
+        (READY, Some(levels.enter(known, arena, slot, self.0, self.1)))
     }
 }
 
@@ -627,8 +627,8 @@ impl<K> Enters<K> for ReadyInGroup {
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, _: &mut Arena<K>, slot: u32, group: u32) -> (u32, Option<u32>) {
         // not `and_then`, which would make a call of it
-        let Some(fair) = line.fair_mut() else { return (GROUPED | READY, None) };
-        (GROUPED | READY, fair.enter_new(slot, group, self.0, self.1))
+        let Some((fair, known)) = line.fair_mut() else { return (GROUPED | READY, None) };
+        (GROUPED | READY, fair.enter_new(known, slot, group, self.0, self.1))
     }
 }
 
@@ -720,7 +720,7 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
         // once the key is found or entered, no code of users' runs
-        if !self.straight {
+        if !self.fast_add || !self.enters_at_once() {
             return self.add_now_in_full(trigger, hash);
         }
         let Trigger { key, value, .. } = trigger;
@@ -728,11 +728,32 @@ impl<K: Eq, V> Core<K, V> {
         Ok(self.added_now(found, value))
     }
 
-    /// Handles a trigger that goes straight in: it was looked up, and entered as ready if it was not found.
+    /// Whether a new key that is added for now just becomes ready: its trigger opens no window, there is room for it, and nobody
+    /// waits to hear of it. Of a known key [`trigger_known`](Self::trigger_known) says what else is to be done.
+    #[inline(always)]
+    fn enters_at_once(&self) -> bool {
+        !self.add_needs_checks || self.enters_at_once_if_checked()
+    }
+
+    #[inline(never)]
+    fn enters_at_once_if_checked(&self) -> bool {
+        self.debounce.is_none() && self.in_backoff != InBackoff::Reset && self.has_room_at_once()
+    }
+
+    /// A trigger for now of a key that is known, on a queue where a new one [enters at once](Self::enters_at_once).
+    #[inline]
+    fn trigger_known(&mut self, slot: u32, value: &mut Option<V>, priority: i16) -> Added {
+        match self.in_backoff {
+            InBackoff::Run => self.trigger_now(slot, value, priority),
+            in_backoff => self.trigger_saying(slot, value, Delay::Now, priority, false, in_backoff).added,
+        }
+    }
+
+    /// A trigger that enters at once was looked for, and entered as ready where it was not found.
     #[inline(always)]
     fn added_now(&mut self, found: Found, value: &mut Option<V>) -> (Added, Ticket) {
         match found {
-            Found::Known(slot) => (self.trigger_now(slot, value, 0), Ticket(slot)),
+            Found::Known(slot) => (self.trigger_known(slot, value, 0), Ticket(slot)),
             Found::New(slot) => {
                 self.entered_ready(slot);
                 if value.is_some() {
@@ -762,7 +783,7 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     pub fn add_at_once(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
         // once the key is found or entered, no code of users' runs
-        if !self.straight || trigger.value.is_some() {
+        if !self.fast_add || trigger.value.is_some() || !self.enters_at_once() {
             return None;
         }
         let (Self { table, arena, line, .. }, key) = (&mut *self, &mut trigger.key);
@@ -777,10 +798,11 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
     ) -> Result<(Added, Ticket), Refused> {
         self.admits_outside()?;
-        let Accepted { added, ticket, .. } = if self.says_more {
-            self.enter_as_the_queue_says(trigger, hash, Delay::Now, None, None)?
-        } else if self.line.enters_at_a_level() {
+        if self.line.enters_at_a_level() && self.enters_at_once() {
             return Ok(self.enter_by_priority(trigger, hash));
+        }
+        let Accepted { added, ticket, .. } = if self.add_needs_checks {
+            self.enter_as_the_queue_says(trigger, hash, Delay::Now, None, None)?
         } else {
             self.enter_in_full(trigger, hash, Delay::Now)
         };
@@ -807,7 +829,7 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     pub fn add_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<Added, Refused> {
         self.admits_outside()?;
-        if self.says_more {
+        if !self.enters_at_once() {
             return Ok(self.add_now_in_full(trigger, hash)?.0);
         }
         Ok(self.enter_by_priority(trigger, hash).0)
@@ -818,11 +840,11 @@ impl<K: Eq, V> Core<K, V> {
     #[inline(always)]
     fn enter_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> (Added, Ticket) {
         let Trigger { key, value, priority } = trigger;
-        let found = if let Some(fair) = self.line.fair_mut() {
+        let found = if let Some((fair, _)) = self.line.fair_mut() {
             let group = if self.arena.len() > NEAR {
                 // its group is looked for while the table's line comes, and not after that
                 self.table.prefetch(hash);
-                if let Some(key) = key { fair.foresee(key) } else { None }
+                if let Some(key) = key { fair.prefetch_group(key) } else { None }
             } else {
                 None
             };
@@ -833,13 +855,16 @@ impl<K: Eq, V> Core<K, V> {
         // not `added_now` with a priority: that costs each add an instruction or two
         match found {
             Found::Known(slot) => {
-                if let Some(fair) = self.line.fair_mut() {
+                if let Some((fair, _)) = self.line.fair_mut() {
                     fair.was_known();
                 }
-                (self.trigger_now(slot, value, *priority), Ticket(slot))
+                (self.trigger_known(slot, value, *priority), Ticket(slot))
             }
             Found::New(slot) => {
                 self.entered_ready(slot);
+                if self.times.is_some() {
+                    self.line.count_new(*priority);
+                }
                 if value.is_some() {
                     self.merge_in(slot, value.take());
                 }
@@ -864,7 +889,7 @@ impl<K: Eq, V> Core<K, V> {
         hash: u32,
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
-        if self.says_more {
+        if self.add_needs_checks {
             return self.add_as_the_queue_says(trigger, hash, delay);
         }
         let Some(delay) = self.admit(delay)? else {
@@ -1091,7 +1116,7 @@ impl<K: Eq, V> Core<K, V> {
     {
         self.admits_outside()?;
         let Some(slot) = self.find(hash, key) else { return Ok(None) };
-        if self.says_more
+        if self.add_needs_checks
             && !(self.in_backoff == InBackoff::Run && self.debounce.is_none() && self.counts(slot))
         {
             return Ok(None);

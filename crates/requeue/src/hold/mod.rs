@@ -593,7 +593,7 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
     }
 
     fn groups(&self) -> Vec<GroupGauges> {
-        let (now, mut from, mut all) = (self.now(), Some((0, 0)), Vec::new());
+        let (now, mut from, mut all) = (self.now(), Some(0), Vec::new());
         while let Some(at) = from {
             // there is room before the lock is taken
             all.reserve(256);

@@ -1,61 +1,64 @@
-//! Groups at a level, which take turns.
+//! Rings of nodes that take turns, and the keys of each node.
+//!
+//! A node is a group, or a group at a level. Where levels go before the turns of groups there is a ring for each level,
+//! and a group stands in the rings of all levels at which it has keys. Otherwise there is one ring, in which each
+//! group stands with the node that has its number.
 
+use super::NONE;
 use super::group::Group;
-use super::keys::Keys;
-use super::{Fair, NONE};
 use crate::arena::Arena;
 use crate::column::Column;
-use crate::line::levels::{Ranks, rank};
+use crate::line::keys::Keys;
+use crate::line::ranked::{Ranked, rank};
 use crate::prefetch::prefetch;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use core::cmp::Reverse;
+use alloc::collections::btree_map::Entry;
 
-/// A group at a level.
+/// The keys of a group at a level, and its place in a ring.
 #[derive(Debug)]
-#[repr(C)] // see `Party`
-pub(super) struct Node {
+#[repr(C)] // see `GroupEntry`
+pub(super) struct RingNode {
     /// The nodes beside it in its ring, which may be itself.
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) group: u32,
-    /// The node whose ring it stands in; none if it is the outermost one. It counts while it
-    /// stands there.
-    pub(super) up: u32,
     /// How many keys its turn has left; 0 if its turn has not begun.
     pub(super) left: u32,
-    /// The nodes within it; none of the innermost ones.
-    pub(super) ring: Ring,
+    /// How many keys stand in it that were raised to its level.
+    pub(super) raised: u32,
     /// The rank of the level.
     rank: u16,
     pub(super) in_ring: bool,
-    /// Of the innermost ones its keys, in the order in which they became ready.
+    /// Its other keys, in the order in which they became ready.
     pub(super) keys: Keys,
 }
 
-/// Of a node keys that were raised to its level, or all keys where priorities count within groups.
-pub(super) type Tree = BTreeMap<(Reverse<i16>, u64), u32>;
-
-impl Default for Node {
+impl Default for RingNode {
     fn default() -> Self {
-        Self {
-            before: NONE,
-            after: NONE,
-            group: NONE,
-            rank: 0,
-            up: NONE,
-            in_ring: false,
-            left: 0,
-            ring: Ring::default(),
-            keys: Keys::NONE,
-        }
+        Self::at(NONE, rank(0))
     }
 }
 
-impl Node {
-    /// A key goes in the turn of this node, whose group has this weight.
+impl RingNode {
+    fn at(group: u32, rank: u32) -> Self {
+        Self {
+            before: NONE,
+            after: NONE,
+            group,
+            left: 0,
+            raised: 0,
+            rank: rank as u16,
+            in_ring: false,
+            keys: Keys::NONE,
+        }
+    }
+
+    /// A key goes in the turn of this node, whose group has this weight. Returns whether the turn is over.
     #[inline(always)]
-    pub(super) fn takes_turn(&mut self, weight: u32) {
+    pub(super) fn takes_turn(&mut self, weight: u32) -> bool {
         self.left = if self.left == 0 { weight } else { self.left } - 1;
+        self.left == 0
     }
 
     /// The rank of the level.
@@ -64,32 +67,32 @@ impl Node {
         u32::from(self.rank)
     }
 
-    fn at(group: u32, rank: u32) -> Self {
-        Self { group, rank: rank as u16, ..Self::default() }
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.raised == 0
     }
 }
 
-/// A group of the innermost tier, and the node that it always has, in two cache lines beside each other, because who
+/// A group and the node that it always has, in two cache lines beside each other, because who
 /// enters a key or takes one wants both: in the second line are the keys.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(super) struct Party {
+pub(super) struct GroupEntry {
     pub(super) group: Group,
-    pub(super) node: Node,
+    pub(super) node: RingNode,
 }
 
-const _: () = assert!(size_of::<Party>() == 128);
+const _: () = assert!(size_of::<GroupEntry>() == 128);
 
-/// Of the number of a node: it is not the one that an innermost group always has.
+/// Of the number of a node: it is not the one that a group always has.
 const OTHER: u32 = 1 << 31;
 
-/// All nodes, and the innermost groups. The node that such a group always has has the group's number.
+/// All groups and nodes. The node that a group always has has the group's number.
 pub(super) struct Nodes {
-    own: Column<Party>,
-    others: Column<Node>,
-    /// The trees of the nodes that have one, apart from them because most queues have none.
-    own_trees: Column<Tree>,
-    other_trees: Column<Tree>,
+    groups: Column<GroupEntry>,
+    others: Column<RingNode>,
+    /// The others of each group that has keys at several levels, by rank. None of them is empty.
+    by_rank: Column<BTreeMap<u16, u32>>,
     /// The numbers of the others that are taken.
     taken: Arena<()>,
 }
@@ -97,129 +100,166 @@ pub(super) struct Nodes {
 impl Nodes {
     pub(super) const fn new() -> Self {
         Self {
-            own: Column::new(),
+            groups: Column::new(),
             others: Column::new(),
-            own_trees: Column::new(),
-            other_trees: Column::new(),
+            by_rank: Column::new(),
             taken: Arena::new(usize::MAX),
         }
     }
 
     #[inline]
-    pub(super) fn get(&self, at: u32) -> Option<&Node> {
-        if at & OTHER == 0 { self.own.get(at).map(|own| &own.node) } else { self.others.get(at ^ OTHER) }
+    pub(super) fn get(&self, at: u32) -> Option<&RingNode> {
+        if at & OTHER == 0 { self.groups.get(at).map(|own| &own.node) } else { self.others.get(at ^ OTHER) }
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Node> {
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut RingNode> {
         if at & OTHER == 0 {
-            self.party(at).map(|own| &mut own.node)
+            self.groups.get_mut(at).map(|own| &mut own.node)
         } else {
             self.others.get_mut(at ^ OTHER)
         }
     }
 
     /// The node of this number, which is made if it is not there.
-    #[inline]
-    pub(super) fn entry(&mut self, at: u32) -> &mut Node {
-        if at & OTHER == 0 { &mut self.own.entry(at).node } else { self.others.entry(at ^ OTHER) }
-    }
-
-    /// Whether nothing stands in a node.
-    #[inline]
-    pub(super) fn is_empty(&self, at: u32) -> bool {
-        let lists_none = |node: &Node| node.keys.is_empty() && node.ring.0 == NONE;
-        self.get(at).is_none_or(lists_none) && self.tree(at).is_none_or(BTreeMap::is_empty)
-    }
-
-    /// The tree of a node, if there is a place for one.
-    #[inline]
-    pub(super) fn tree(&self, at: u32) -> Option<&Tree> {
-        if at & OTHER == 0 { self.own_trees.get(at) } else { self.other_trees.get(at ^ OTHER) }
-    }
-
-    #[inline]
-    pub(super) fn tree_mut(&mut self, at: u32) -> &mut Tree {
-        if at & OTHER == 0 { self.own_trees.entry(at) } else { self.other_trees.entry(at ^ OTHER) }
-    }
-
-    /// An innermost group with its own node.
     #[inline(always)]
-    pub(super) fn party(&mut self, group: u32) -> Option<&mut Party> {
-        self.own.get_mut(group)
+    pub(super) fn entry(&mut self, at: u32) -> &mut RingNode {
+        if at & OTHER == 0 { &mut self.groups.entry(at).node } else { self.others.entry(at ^ OTHER) }
     }
 
-    /// An innermost group, for which there is room from now on.
+    /// A group with its own node, if it is known.
+    #[inline(always)]
+    pub(super) fn of_group(&mut self, group: u32) -> Option<&mut GroupEntry> {
+        self.groups.get_mut(group)
+    }
+
+    /// A group, for which there is room from now on.
     #[inline]
     pub(super) fn group(&mut self, group: u32) -> &mut Group {
-        &mut self.own.entry(group).group
+        &mut self.groups.entry(group).group
     }
 
-    /// The same of a number that may be none.
+    /// The group of a number that may be none.
     #[inline]
     pub(super) fn known_group(&self, group: u32) -> Option<&Group> {
-        self.own.get(group).map(|own| &own.group)
+        self.groups.get(group).map(|entry| &entry.group)
     }
 
-    /// Asks for the memory of the node of an innermost group, and of the group.
+    /// Asks for the memory of a group and of its own node.
     #[inline]
-    pub(super) fn prefetch(&self, at: u32) {
-        if let Some(own) = self.own.get(at) {
-            prefetch(core::ptr::from_ref(&own.group) as usize);
-            prefetch(core::ptr::from_ref(&own.node) as usize);
+    pub(super) fn prefetch(&self, group: u32) {
+        if let Some(entry) = self.groups.get(group) {
+            prefetch(core::ptr::from_ref(&entry.group) as usize);
+            prefetch(core::ptr::from_ref(&entry.node) as usize);
         }
     }
 
-    /// How many nodes there are that are not the ones that innermost groups have.
-    #[cfg(test)]
-    pub(super) fn spare(&self) -> usize {
-        self.taken.len()
+    /// A group is new.
+    pub(super) fn make_group(&mut self, number: u32, group: Group) {
+        debug_assert!(number & OTHER == 0, "there is no memory for so many groups");
+        *self.groups.entry(number) = GroupEntry { group, node: RingNode::at(number, rank(0)) };
     }
 
-    /// The node of an innermost group that is new.
-    pub(super) fn make_own(&mut self, group: u32) -> u32 {
-        debug_assert!(group & OTHER == 0, "there is no memory for so many groups");
-        self.own.entry(group).node = Node::at(group, rank(0));
-        group
+    /// The node of a group at a level, if it is there.
+    pub(super) fn at_rank(&self, group: u32, rank: u32) -> Option<u32> {
+        match self.get(group)?.rank() == rank {
+            true => Some(group),
+            false => self.by_rank.get(group)?.get(&(rank as u16)).copied(),
+        }
     }
 
-    pub(super) fn make_other(&mut self, group: u32, rank: u32) -> u32 {
+    /// The node of a group at a level, which is made if it is not there: a key of the group comes to stand there, which is
+    /// among its `ready` keys.
+    #[inline]
+    pub(super) fn make_at_rank(&mut self, group: u32, rank: u32, ready: u32) -> u32 {
+        let own = self.entry(group);
+        if own.rank() == rank {
+            return group;
+        }
+        if ready == 1 {
+            own.rank = rank as u16;
+            return group;
+        }
+        self.make_other(group, rank)
+    }
+
+    #[inline(never)]
+    fn make_other(&mut self, group: u32, rank: u32) -> u32 {
+        let other = match self.by_rank.entry(group).entry(rank as u16) {
+            Entry::Occupied(other) => return *other.get(),
+            Entry::Vacant(other) => other,
+        };
+        let own = &mut self.groups.entry(group).node;
+        if own.is_empty() {
+            own.rank = rank as u16;
+            return group;
+        }
         let at = self.taken.insert((), 0, 0);
-        *self.others.entry(at) = Node::at(group, rank);
+        *self.others.entry(at) = RingNode::at(group, rank);
+        other.insert(at | OTHER);
         at | OTHER
     }
 
-    /// Frees a node that is empty.
-    pub(super) fn free(&mut self, at: u32) {
-        if at & OTHER == 0 {
-            return;
-        }
-        self.others.take(at ^ OTHER);
-        if let Some(chunk) = self.taken.remove(at ^ OTHER).and_then(|removed| removed.freed_chunk) {
-            self.others.free_page(chunk);
-            self.other_trees.free_page(chunk);
+    /// The node of a group's highest level: it is empty if the group has no key in line.
+    #[inline]
+    pub(super) fn highest(&self, group: u32) -> u32 {
+        let others = self.by_rank.get(group).and_then(BTreeMap::last_key_value);
+        let above = |(rank, other): (&u16, &u32)| {
+            self.get(group).is_none_or(|own| own.is_empty() || own.rank < *rank).then_some(*other)
+        };
+        others.and_then(above).unwrap_or(group)
+    }
+
+    /// The nodes of a group that are not its own.
+    pub(super) fn others_of(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_rank.get(group).into_iter().flat_map(|others| others.values().copied())
+    }
+
+    /// Frees a node that is empty and stands in no ring, unless its group always has it.
+    #[inline]
+    pub(super) fn free_other(&mut self, at: u32) {
+        if at & OTHER != 0 {
+            self.free(at ^ OTHER);
         }
     }
 
-    /// Frees what is kept of a chunk of innermost groups that are no more.
+    #[inline(never)]
+    fn free(&mut self, at: u32) {
+        // what it was stays written until another node has its number
+        let Some(&RingNode { group, rank, .. }) = self.others.get(at) else { return };
+        if let Some(others) = self.by_rank.get_mut(group) {
+            others.remove(&rank);
+        }
+        if let Some(chunk) = self.taken.remove(at).and_then(|removed| removed.freed_chunk) {
+            self.others.free_page(chunk);
+        }
+    }
+
+    /// Frees what is kept of a chunk of groups that are no more.
     pub(super) fn free_page(&mut self, chunk: u32) {
-        self.own.free_page(chunk);
-        self.own_trees.free_page(chunk);
+        self.groups.free_page(chunk);
+        self.by_rank.free_page(chunk);
+    }
+
+    /// How many nodes there are that are not the ones that groups always have.
+    #[cfg(test)]
+    pub(super) fn others(&self) -> usize {
+        self.taken.len()
     }
 }
 
 /// Nodes that take turns: the one in front, and through their links all others. The one before it
 /// is the last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ring(pub(super) u32);
+pub(super) struct TurnRing(pub(super) u32);
 
-impl Default for Ring {
+impl Default for TurnRing {
     fn default() -> Self {
         Self(NONE)
     }
 }
 
-impl Ring {
+impl TurnRing {
     /// Lets a node in at the back.
     fn join(&mut self, nodes: &mut Nodes, at: u32) {
         let front = self.0;
@@ -236,7 +276,7 @@ impl Ring {
 
     /// Takes a node out.
     fn part(&mut self, nodes: &mut Nodes, at: u32) {
-        let &mut Node { before, after, .. } = nodes.entry(at);
+        let &mut RingNode { before, after, .. } = nodes.entry(at);
         if after == at {
             self.0 = NONE;
             return;
@@ -249,154 +289,64 @@ impl Ring {
     }
 }
 
-/// The outermost rings.
+/// The one ring, or one for each level.
 #[derive(Debug)]
 pub(super) struct Rings {
-    /// There is one for each level.
-    levels: bool,
-    /// The one, if there is one for all levels.
-    pub(super) one: Ring,
-    /// The others, and the levels at which somebody may be served.
-    each: Column<Ring>,
-    used: Ranks,
+    pub(super) one: TurnRing,
+    levels: Option<Box<Ranked<TurnRing>>>,
 }
 
 impl Rings {
-    pub(super) const fn new(levels: bool) -> Self {
-        Self { levels, one: Ring(NONE), each: Column::new(), used: Ranks::NONE }
+    pub(super) fn new(levels: bool) -> Self {
+        Self { one: TurnRing(NONE), levels: levels.then(|| Box::new(Ranked::new())) }
     }
 
     /// The node whose turn it is.
     #[inline]
-    pub(super) fn front(&self) -> Option<u32> {
-        let Ring(front) = if self.levels { *self.each.get(self.used.highest()?)? } else { self.one };
-        Some(front)
+    pub(super) fn front(&self) -> u32 {
+        match &self.levels {
+            None => self.one.0,
+            Some(levels) => levels.top().map_or(NONE, |(_, ring)| ring.0),
+        }
     }
 
     /// The node whose turn it is at one level, at which somebody may be served.
     #[inline]
     pub(super) fn front_at(&self, rank: u32) -> Option<u32> {
-        self.each.get(rank).map(|ring| ring.0)
+        self.levels.as_deref()?.get(rank).map(|ring| ring.0)
     }
 
-    /// The ring within a node, or the outermost one of a level.
+    /// The ring in which nodes of this level stand.
     #[inline(always)]
-    pub(super) fn of<'a>(&'a mut self, nodes: &'a mut Nodes, up: u32, rank: u32) -> &'a mut Ring {
-        match nodes.get_mut(up) {
-            Some(node) => &mut node.ring,
-            None if self.levels => self.each.entry(rank),
+    pub(super) fn of(&mut self, rank: u32) -> &mut TurnRing {
+        match &mut self.levels {
             None => &mut self.one,
+            Some(levels) => levels.entry(rank),
         }
     }
 
-    /// Somebody may be served at this level, or nobody.
-    #[inline]
-    fn is_used(&mut self, rank: u32, used: bool) {
-        if !self.levels {
-            return;
-        }
-        if used { self.used.insert(rank) } else { self.used.remove(rank) }
-    }
-}
-
-impl<K> Fair<K> {
     /// A node comes to the back of its ring: it has keys, and its group is not shut.
-    pub(super) fn join(&mut self, tier: usize, at: u32) {
-        let Some(node) = self.nodes.get(at) else { return };
-        let (group, rank) = (node.group, node.rank());
-        let up = if tier == 0 {
-            NONE
-        } else {
-            let within = self.group(tier, group).within;
-            self.node_of(tier - 1, within, rank)
+    pub(super) fn join(&mut self, nodes: &mut Nodes, at: u32) {
+        let node = nodes.entry(at);
+        (node.in_ring, node.left) = (true, 0);
+        let rank = node.rank();
+        let ring = match &mut self.levels {
+            None => &mut self.one,
+            Some(levels) => levels.begin_if(rank, |ring| ring.0 == NONE),
         };
-        let node = self.nodes.entry(at);
-        (node.up, node.in_ring, node.left) = (up, true, 0);
-        let mut ring = *self.rings.of(&mut self.nodes, up, rank);
-        let first = ring.0 == NONE;
-        ring.join(&mut self.nodes, at);
-        if !first {
-            return;
-        }
-        *self.rings.of(&mut self.nodes, up, rank) = ring;
-        if tier == 0 {
-            self.rings.is_used(rank, true);
-        } else {
-            let outer = self.nodes.get(up).map_or(NONE, |node| node.group);
-            if !self.group(tier - 1, outer).is_shut() {
-                self.join(tier - 1, up);
-            }
-        }
+        ring.join(nodes, at);
     }
 
     /// A node leaves its ring, and its turn.
-    pub(super) fn part(&mut self, tier: usize, at: u32) {
-        let node = self.nodes.entry(at);
+    pub(super) fn part(&mut self, nodes: &mut Nodes, at: u32) {
+        let node = nodes.entry(at);
         (node.in_ring, node.left) = (false, 0);
-        let (up, rank) = (node.up, node.rank());
-        let mut ring = *self.rings.of(&mut self.nodes, up, rank);
-        ring.part(&mut self.nodes, at);
-        *self.rings.of(&mut self.nodes, up, rank) = ring;
-        if ring.0 != NONE {
-            return;
-        }
-        if tier == 0 {
-            self.rings.is_used(rank, false);
-        } else {
-            if self.nodes.get(up).is_some_and(|node| node.in_ring) {
-                self.part(tier - 1, up);
-            }
-            self.drop_if_spare(tier - 1, up);
-        }
-    }
-
-    /// The node of a group at a level.
-    #[inline]
-    pub(super) fn node_of(&mut self, tier: usize, group: u32, rank: u32) -> u32 {
-        let own = self.own_node(tier, group);
-        if self.nodes.get(own).is_some_and(|node| node.rank() == rank) {
-            return own;
-        }
-        self.other_node_of(tier, group, rank, own)
-    }
-
-    /// The node of an innermost group at a level, if it is there.
-    pub(super) fn node_at(&self, group: u32, rank: u32) -> Option<u32> {
-        match self.nodes.get(group)?.rank() == rank {
-            true => Some(group),
-            false => self.others.get(&(self.innermost(), group, rank)).copied(),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn other_node_of(&mut self, tier: usize, group: u32, rank: u32, own: u32) -> u32 {
-        if let Some(other) = self.others.get(&(tier, group, rank)) {
-            return *other;
-        }
-        if self.nodes.is_empty(own) {
-            self.nodes.entry(own).rank = rank as u16;
-            return own;
-        }
-        let other = self.nodes.make_other(group, rank);
-        self.others.insert((tier, group, rank), other);
-        other
-    }
-
-    /// Frees a node that is empty, unless its group always has it.
-    #[inline]
-    pub(super) fn drop_if_spare(&mut self, tier: usize, at: u32) {
-        if at & OTHER != 0 {
-            self.drop_if_not_own(tier, at);
-        }
-    }
-
-    #[inline(never)]
-    fn drop_if_not_own(&mut self, tier: usize, at: u32) {
-        let Some(node) = self.nodes.get(at) else { return };
-        let (group, rank) = (node.group, node.rank());
-        if self.own_node(tier, group) != at {
-            self.others.remove(&(tier, group, rank));
-            self.nodes.free(at);
+        let rank = node.rank();
+        let ring = self.of(rank);
+        ring.part(nodes, at);
+        let empty = ring.0 == NONE;
+        if let (true, Some(levels)) = (empty, &mut self.levels) {
+            levels.end(rank);
         }
     }
 }

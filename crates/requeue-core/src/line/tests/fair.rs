@@ -1,5 +1,5 @@
 use super::super::MaxWait;
-use super::super::groups::GroupRules;
+use super::super::groups::{GroupRules, Groups};
 use super::*;
 use alloc::vec;
 use core::time::Duration;
@@ -7,23 +7,20 @@ use core::time::Duration;
 extern crate std;
 
 /// A group is `key / divisor`.
-fn groups(divisors: &[u32], weights: &[u32], cap: usize) -> Groups<u32> {
-    let mut groups = Groups::none();
-    for divisor in divisors {
-        let (divisor, weights) = (*divisor, weights.to_vec());
-        let weight = move |group: &u32| weights[*group as usize % weights.len()];
-        let rules = GroupRules::new().weight(weight).cap_of(move |_| cap);
-        groups.then_by(move |key| key / divisor, rules, std::hash::RandomState::new());
-    }
-    groups
+fn groups(divisor: u32, weights: &[u32], cap: usize) -> Groups<u32> {
+    let weights = weights.to_vec();
+    let weight = move |group: &u32| weights[*group as usize % weights.len()];
+    let rules = GroupRules::new().weight(weight).cap_of(move |_| cap);
+    Groups::by(move |key| key / divisor, rules, std::hash::RandomState::new())
 }
 
-fn fair(groups: Groups<u32>, priorities: bool) -> Placed {
-    line_of(groups, Rules { priorities, within: false, max_wait: None, aged: false })
+/// Without priorities.
+fn fair(groups: Groups<u32>) -> Placed {
+    line_of(groups, Known::new(false, None, false), false)
 }
 
-fn line_of(groups: Groups<u32>, rules: Rules) -> Placed {
-    Placed { fair: Fair::new(groups, rules), places: Few::default() }
+fn line_of(groups: Groups<u32>, known: Known, within: bool) -> Placed {
+    Placed { fair: Fair::new(groups.naming, &known, within), known, places: Few::default() }
 }
 
 struct Random(u64);
@@ -63,6 +60,7 @@ impl Places for Few {
 /// A line, and the places of its keys, which are their slots' numbers.
 struct Placed {
     fair: Box<Fair<u32>>,
+    known: Known,
     places: Few,
 }
 
@@ -82,23 +80,25 @@ impl core::ops::DerefMut for Placed {
 impl Placed {
     /// As the state machine does, which hands the key out.
     fn pop(&mut self) -> Option<u32> {
-        let slot = self.fair.pop(Instant::ORIGIN)?.slot();
+        let slot = self.fair.pop(&mut self.known, Instant::ORIGIN)?.slot();
         self.places.clear_place(slot);
         Some(slot)
     }
 
     fn leave(&mut self, key: u32) -> bool {
-        self.fair.leave(&mut self.places, key)
+        self.fair.leave(&mut self.known, &mut self.places, key)
     }
 
     fn raise(&mut self, key: u32, level: i16) {
-        self.fair.raise(&mut self.places, key, level);
+        if level > self.known.pending(key) {
+            assert!(self.fair.raise(&mut self.known, &mut self.places, key, level));
+        }
     }
 }
 
 fn enter(line: &mut Placed, key: u32, level: i16) {
     let group = line.name(&key);
-    if let Some(place) = line.enter_new(key, group, Instant::ORIGIN, level) {
+    if let Some(place) = line.fair.enter_new(&mut line.known, key, group, Instant::ORIGIN, level) {
         line.places.set_place(key, place);
     }
 }
@@ -110,14 +110,12 @@ fn end(fair: &mut Placed, key: u32) {
 }
 
 fn is_empty(fair: &Placed) -> bool {
-    let no_group = (0..fair.tiers.len())
-        .all(|tier| (0..1_000).all(|at| fair.known_group(tier, at).is_none_or(|g| g.known == 0)));
-    no_group
-        && fair.nodes.spare() == 0
+    (0..1_000).all(|at| fair.nodes.known_group(at).is_none_or(|group| group.known == 0))
+        && fair.nodes.others() == 0
         && fair.blocks.len() == 0
-        && fair.others.is_empty()
+        && fair.known.oldest().is_none()
         && fair.servable == 0
-        && fair.elders.is_empty()
+        && fair.ages.as_ref().is_none_or(|ages| ages.is_empty())
 }
 
 #[test]
@@ -126,7 +124,7 @@ fn b3_a_group_that_waits_is_passed_over_at_most_once_a_weight_by_each_other() {
         let mut random = Random(seed);
         let weights: Vec<u32> = (0..7).map(|_| 1 + random.below(5)).collect();
         let cap = [usize::MAX, 1, 3][random.below(3) as usize];
-        let mut line = fair(groups(&[10], &weights, cap), false);
+        let mut line = fair(groups(10, &weights, cap));
         // since when each group may be served, as how often each other was served meanwhile
         let mut passed = vec![None::<[u32; 7]>; 7];
         let (mut free, mut held): (Vec<u32>, Vec<u32>) = ((0..70).collect(), Vec::new());
@@ -199,7 +197,7 @@ fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
     for seed in 0..if cfg!(miri) { 2 } else { 16 } {
         let mut random = Random(seed);
         let weights: Vec<u32> = (0..5).map(|_| 1 + random.below(9)).collect();
-        let mut line = fair(groups(&[1_000], &weights, usize::MAX), false);
+        let mut line = fair(groups(1_000, &weights, usize::MAX));
         let mut next_key = [0; 5];
         // the first three always have keys, the others come and go
         let mut add = |line: &mut Placed, group: u32| {
@@ -234,12 +232,13 @@ fn b3_what_two_groups_get_by_weight_never_drifts_apart_by_more_than_two() {
 }
 
 #[test]
-fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
+fn levels_of_groups_come_and_go_without_a_trace() {
     for seed in 0..if cfg!(miri) { 2 } else { 16 } {
         let mut random = Random(seed);
         let max_wait = (seed % 3 == 0).then(|| MaxWait::new(Duration::from_secs(seed % 2)).into());
-        let rules = Rules { priorities: true, within: seed % 4 == 1, max_wait, aged: seed % 3 == 1 };
-        let mut line = line_of(groups(&[100, 10, 3], &[1, 2, 3], 2), rules);
+        let known = Known::new(true, max_wait, seed % 3 == 1);
+        let mut line =
+            line_of(groups([100, 10, 3][seed as usize % 5 % 3], &[1, 2, 3], 2), known, seed % 4 == 1);
         let (mut free, mut ready, mut held): (Vec<u32>, Vec<u32>, Vec<u32>) =
             ((0..300).collect(), vec![], vec![]);
         for _ in 0..if cfg!(miri) { 300 } else { 4_000 } {
@@ -273,9 +272,9 @@ fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
                 }
                 _ => {}
             }
-            if line.rules.is_aged() {
-                let oldest = ready.iter().min_by_key(|key| line.marks.get(**key).map(|mark| mark.entered));
-                assert_eq!(line.oldest(), oldest.copied(), "seed {seed}");
+            if seed % 3 < 2 {
+                let oldest = ready.iter().min_by_key(|key| line.known.entered(**key));
+                assert_eq!(line.known.oldest(), oldest.copied(), "seed {seed}");
             }
         }
         while !ready.is_empty() || !held.is_empty() {
@@ -294,14 +293,12 @@ fn levels_and_groups_within_groups_come_and_go_without_a_trace() {
 }
 
 #[test]
-fn a_group_function_that_panics_for_an_inner_group_leaves_no_outer_one() {
-    let mut groups = groups(&[10], &[1], 1);
-    let inner = |key: &u32| {
+fn a_group_function_that_panics_leaves_no_group() {
+    let of = |key: &u32| {
         assert!(key % 10 > 0, "no group");
         *key
     };
-    groups.then_by(inner, GroupRules::new(), std::hash::RandomState::new());
-    let mut line = fair(groups, false);
+    let mut line = fair(Groups::by(of, GroupRules::new(), std::hash::RandomState::new()));
     for key in [10, 20, 10] {
         let known = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| line.know(key, &key)));
         assert!(known.is_err() && line.take_group(key).is_none());

@@ -65,12 +65,12 @@ fn keys_come_in_their_order_and_leave_from_anywhere() {
                     list.pop(&mut blocks);
                     assert_eq!(model.pop_front(), Some(slot));
                     places.clear_place(slot);
-                    assert!(!list.has_in_node(slot) && !blocks.has(&places, slot));
+                    assert!(!list.has_at_an_end(slot) && !blocks.has(&places, slot));
                     free.push(slot);
                 }
                 8..10 if !model.is_empty() => {
                     let slot = model.remove(below(model.len())).expect("it is there");
-                    assert_ne!(list.has_in_node(slot), blocks.has(&places, slot), "it stands there once");
+                    assert_ne!(list.has_at_an_end(slot), blocks.has(&places, slot), "it stands there once");
                     list.remove(&mut blocks, &mut places, slot);
                     assert_eq!(places.place(slot), None);
                     free.push(slot);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::line::MaxWait;
+use crate::line::overdue::Overdue;
 use crate::slots::Places;
 use alloc::vec::Vec;
 
@@ -18,6 +19,7 @@ struct Expected {
 /// A line by priority, beside the same as a list in the order of becoming ready.
 struct Rig {
     levels: Box<Levels>,
+    known: Known,
     arena: Arena<u32>,
     line: Vec<Expected>,
     max_wait: Option<u64>,
@@ -29,27 +31,38 @@ struct Rig {
 impl Rig {
     fn new(max_wait: Option<u64>) -> Self {
         let every_third = |after| MaxWait { after: Duration::from_nanos(after), every: 3 };
-        let levels = Levels::new(max_wait.map(every_third).map(Overdue::from), false);
-        Self { levels, arena: Arena::new(0), line: Vec::new(), max_wait, before_overdue: 0, now: 0 }
+        let known = Known::new(true, max_wait.map(every_third).map(Overdue::from), false);
+        Self {
+            levels: Levels::new(),
+            known,
+            arena: Arena::new(0),
+            line: Vec::new(),
+            max_wait,
+            before_overdue: 0,
+            now: 0,
+        }
     }
 
     fn enter(&mut self, level: i16) -> u32 {
         let slot = self.arena.insert(0, 0, 0);
-        self.levels.asked_mut(slot).pending = level;
-        self.levels.enter(&mut self.arena, slot, Instant::from_nanos(self.now));
+        let since = Instant::from_nanos(self.now);
+        let place = self.levels.enter(&mut self.known, &mut self.arena, slot, since, level);
+        self.arena.set_place(slot, place);
         self.line.push(Expected { slot, level, since: self.now });
         slot
     }
 
     fn raise(&mut self, slot: u32, level: i16) {
-        self.levels.raise(&mut self.arena, slot, level);
+        if level > self.known.pending(slot) {
+            assert!(self.levels.raise(&mut self.known, &mut self.arena, slot, level));
+        }
         for key in self.line.iter_mut().filter(|key| key.slot == slot) {
             key.level = key.level.max(level);
         }
     }
 
     fn leave(&mut self, slot: u32) -> bool {
-        let left = self.levels.leave(&mut self.arena, slot);
+        let left = self.levels.leave(&mut self.known, &mut self.arena, slot);
         if left {
             self.line.retain(|key| key.slot != slot);
             self.arena.remove(slot).expect("nobody lends it");
@@ -62,7 +75,10 @@ impl Rig {
         for (at, key) in self.line.iter().enumerate() {
             let older = self.line[..at].iter().filter(|other| other.level == key.level).count();
             let higher = self.line.iter().filter(|other| other.level > key.level).count();
-            assert_eq!(self.levels.ahead_of(&self.arena, key.slot), Some((older + higher, true)));
+            assert_eq!(
+                self.levels.ahead_of(&self.known, &self.arena, key.slot),
+                Some((older + higher, true))
+            );
         }
     }
 
@@ -81,10 +97,10 @@ impl Rig {
 
     fn pop(&mut self) -> Option<(u32, i16)> {
         let expected = self.next().map(|at| self.line.remove(at));
-        let started = self.levels.pop(&mut self.arena, Instant::from_nanos(self.now));
+        let started = self.levels.pop(&mut self.known, &mut self.arena, Instant::from_nanos(self.now));
         assert_eq!(started.map(Marked::slot), expected.map(|key| key.slot));
         let (slot, level) = (started?.slot(), expected?.level);
-        assert_eq!((started?.mark(), self.levels.asked(slot).map_or(0, |asked| asked.run)), (level, level));
+        assert_eq!((started?.mark(), self.known.levels(slot).map_or(0, |levels| levels.run)), (level, level));
         self.arena.clear_place(slot);
         self.arena.remove(slot).expect("nobody lends it");
         self.looks_right();
@@ -93,8 +109,8 @@ impl Rig {
 
     fn looks_right(&self) {
         assert_eq!(self.levels.len(), self.line.len());
-        let oldest = self.line.first().filter(|_| self.levels.aged);
-        assert_eq!(self.levels.oldest(), oldest.map(|key| key.slot));
+        let oldest = self.line.first().filter(|_| self.max_wait.is_some());
+        assert_eq!(self.known.oldest(), oldest.map(|key| key.slot));
     }
 }
 
@@ -157,7 +173,7 @@ fn levels_that_nobody_stands_in_are_kept_up_to_a_number() {
         assert_eq!(rig.levels.empty, 0);
         // the list has the highest last; its own search would take too long here
         while let Some(key) = rig.line.pop() {
-            let slot = rig.levels.pop(&mut rig.arena, Instant::ORIGIN);
+            let slot = rig.levels.pop(&mut rig.known, &mut rig.arena, Instant::ORIGIN);
             assert_eq!(slot.map(Marked::slot), Some(key.slot));
             rig.arena.clear_place(key.slot);
             rig.arena.remove(key.slot).expect("nobody lends it");
@@ -208,7 +224,7 @@ fn any_sequence_of_calls_is_as_that_of_a_list() {
                     let at = random(rig.line.len() as u64) as usize;
                     let slot = rig.line[at].slot;
                     assert!(rig.leave(slot));
-                    assert!(!rig.levels.leave(&mut rig.arena, slot), "it has left");
+                    assert!(!rig.levels.leave(&mut rig.known, &mut rig.arena, slot), "it has left");
                 }
                 _ => {}
             }
@@ -218,6 +234,6 @@ fn any_sequence_of_calls_is_as_that_of_a_list() {
             }
         }
         while rig.pop().is_some() {}
-        assert_eq!(rig.levels.used.highest(), None);
+        assert_eq!(rig.levels.levels.from(0).next(), None);
     }
 }

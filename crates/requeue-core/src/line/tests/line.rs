@@ -18,7 +18,7 @@ struct Rig {
 impl Rig {
     fn new(order: Order<u32>) -> Self {
         let lifo = matches!(order, Order::Lifo);
-        let (line, arena) = (Line::new(order, None, false), Arena::new(0));
+        let (line, arena) = (Line::new(order, None, false, false), Arena::new(0));
         Self { line, arena, lifo, ready: Vec::new(), next: 0 }
     }
 

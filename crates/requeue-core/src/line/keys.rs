@@ -1,11 +1,11 @@
-//! The keys of a node in the order of their coming, and what is known of a key beside its place in line.
+//! Many short lists of keys, each in the order of their coming.
 //!
-//! The first keys of a node stand in the node, and so do the last ones; those between them stand in blocks.
-//! To let a key in and to take one out touch the node alone, but for every seventh, which brings a block or
+//! The first keys of a list stand in the list itself, and so do the last ones; those between them stand in blocks.
+//! To let a key in and to take one out touch the list alone, but for every seventh, which brings a block or
 //! takes one. Links from key to key, or a separate list of blocks, would be in another cache line for each key or
-//! each node, which with a million keys is seldom in the cache. A key in a block remembers the number of its block (its
-//! *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does, and one that stands in the node any
-//! number: to leave is to look into the node and through one block, and through one more for each 100,000
+//! each list, which with a million keys is seldom in the cache. A key in a block remembers the number of its block (its
+//! *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does, and one that stands in the list itself any
+//! number: to leave is to look into the list and through one block, and through one more for each 100,000
 //! keys in line, because a place stores only the last bits of a block's number.
 //!
 //! What holds between two calls:
@@ -16,43 +16,18 @@
 //! 3. While there is a key in `back`, `next` is the number of the block that those in `back` will stand in, and
 //!    their place. While there is no key at all nobody has that number, and there is no block.
 
-use super::NONE;
 use crate::arena::Arena;
 use crate::column::Column;
-use crate::line::levels::Asked;
 use crate::prefetch::prefetch;
 use crate::slots::Places;
 
-/// How many keys a block has room for, and each end of a node's list.
+/// No key, no block.
+const NONE: u32 = u32::MAX;
+
+/// How many keys a block has room for, and each end of a list.
 const ROOM: usize = 7;
 
-/// The group of a key, of the innermost ones, while it is known.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seat(pub(super) u32);
-
-impl Default for Seat {
-    fn default() -> Self {
-        Self(NONE)
-    }
-}
-
-/// What is known of a key in a queue with priorities, or in an aged line.
-#[derive(Debug)]
-pub(super) struct Mark {
-    /// The number with which it entered the line.
-    pub(super) entered: u64,
-    /// The node in whose tree it stands, if it stands in one.
-    pub(super) in_tree: u32,
-    pub(super) asked: Asked,
-}
-
-impl Default for Mark {
-    fn default() -> Self {
-        Self { entered: 0, in_tree: NONE, asked: Asked::default() }
-    }
-}
-
-/// A part of a node's list.
+/// A part of a list.
 #[derive(Debug)]
 struct Block {
     keys: [u32; ROOM],
@@ -82,7 +57,7 @@ fn part(keys: &[u32; ROOM], from: u8, to: u8) -> &[u32] {
     keys.get(usize::from(from)..usize::from(to)).unwrap_or_default()
 }
 
-/// The blocks of all nodes.
+/// The blocks of all lists.
 pub(super) struct Blocks {
     each: Column<Block>,
     /// The numbers that are taken.
@@ -198,7 +173,7 @@ impl Keys {
     }
 
     /// Whether a key stands in one of the ends.
-    pub(super) fn has_in_node(&self, slot: u32) -> bool {
+    pub(super) fn has_at_an_end(&self, slot: u32) -> bool {
         self.ahead().contains(&slot) || part(&self.back, 0, self.waiting).contains(&slot)
     }
 
@@ -318,5 +293,5 @@ impl Keys {
 }
 
 #[cfg(test)]
-#[path = "../tests/keys.rs"]
+#[path = "tests/keys.rs"]
 mod tests;
