@@ -1,4 +1,5 @@
-//! What a queue's features cost together: each alone and in pairs; apart: see `paths.rs`.
+//! Features of a queue, each alone and in pairs, by the system's clock, and with ten thousand ready keys in the cycles.
+//! A program of its own: see `paths.rs`.
 
 // what the macros write
 #![allow(missing_docs, unreachable_pub)]
@@ -48,7 +49,7 @@ fn features(letters: &str) -> Combined {
     Combined { rig: rig_of(number, build), levels: if letters.contains('p') { 100 } else { 1 } }
 }
 
-/// The same with ten thousand keys that are ready.
+/// [`features`] with ten thousand keys that are ready.
 fn pending(letters: &str) -> Combined {
     let combined = features(letters);
     for i in 0..10_000 {
@@ -96,7 +97,7 @@ fn w15_cycle_u64(mut combined: Combined) -> Queue<u64> {
     combined.rig.q
 }
 
-/// With the call that queues without priorities use, where there are none.
+/// Adds a key: with the call of queues without priorities, where there are none.
 #[inline(always)]
 fn add(combined: &Combined, key: u64, i: usize) {
     let q = &combined.rig.q;

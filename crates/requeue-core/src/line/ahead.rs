@@ -17,7 +17,7 @@ pub(super) const STEPS: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ahead {
-    /// So many keys, or more if the number is not `exact`. What comes to stand before it later
+    /// The number of keys, or a lower bound if it is not `exact`. What comes to stand before it later
     /// is not among them, nor are those that go out of turn because they have waited for the
     /// longest time that the queue allows.
     pub keys: usize,

@@ -1,4 +1,4 @@
-//! Fairness between groups (rule B3): who goes next where groups take turns.
+//! Fairness between groups (rule B3): the line of a queue in which groups take turns.
 //!
 //! The groups that may be served stand in a ring. The one in front has its turn: it gets as many
 //! keys out as its weight says, and goes to the back. One that has no key left, or that
@@ -75,7 +75,7 @@ pub(crate) struct Fair<K> {
     blocks: Blocks,
     rings: Rings,
     rests: Column<Rest>,
-    /// What metrics call the groups; nothing is written where they call none.
+    /// Names of the groups in metrics; nothing is written where there are none.
     shown: Column<Option<Arc<str>>>,
     /// With `max_wait`.
     ages: Option<Box<Ages>>,
@@ -351,7 +351,7 @@ impl<K> Fair<K> {
         Some(first)
     }
 
-    /// As [`Line::ahead_in_turns`](super::Line::ahead_in_turns): the key of a group whose turn is some turns
+    /// Prefetch hints of [`Line::ahead_in_turns`](super::Line::ahead_in_turns): the key of a group whose turn is some turns
     /// ahead, and one of which this said the same, when half of them have passed.
     #[inline]
     pub(super) fn ahead(&mut self) -> (u32, u32) {

@@ -13,7 +13,7 @@ use core::hash::{BuildHasher, Hash};
 /// A function of a group, if there is one.
 type Of<G, R> = Option<Box<dyn Fn(&G) -> R + Send>>;
 
-/// What holds for the groups of a queue: their weights, how many keys of each may be held at
+/// Rules for the groups of a queue: their weights, how many keys of each may be held at
 /// the same time, and what metrics call them. Each is asked once, as the first key of a group
 /// becomes known, and again when the group comes back after its last key has gone.
 ///
@@ -85,7 +85,7 @@ impl<G> GroupRules<G> {
         Self { cap: Some(Box::new(most)), no_room: false, ..self }
     }
 
-    /// What metrics call a group: they then tell how many of its keys are ready, and how many are
+    /// The name of a group in metrics: they then tell how many of its keys are ready, and how many are
     /// held. Without this they tell nothing of groups, for each name is one more series for
     /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
     /// the same name are counted together, as `other` may be.
@@ -120,7 +120,7 @@ impl<G> GroupRules<G> {
         Self { asked_rate: Some((per_second, burst)), ..self }
     }
 
-    /// What [`rate`](Self::rate) said.
+    /// The arguments of [`rate`](Self::rate).
     #[doc(hidden)]
     #[must_use]
     pub fn asked_rate(&self) -> Option<(f64, u32)> {
@@ -143,7 +143,7 @@ impl<G> GroupRules<G> {
 }
 
 impl<G> Default for GroupRules<G> {
-    /// As [`new`](Self::new).
+    /// [`new`](Self::new).
     fn default() -> Self {
         Self::new()
     }
@@ -208,7 +208,7 @@ impl<K: ?Sized> fmt::Debug for Groups<K> {
     }
 }
 
-/// What a key's group is called.
+/// The number of a key's group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub(super) number: u32,
@@ -216,13 +216,13 @@ pub(super) struct Named {
     pub(super) new: bool,
 }
 
-/// What holds for a group.
+/// Rules of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Ruled {
     /// Both at least 1.
     pub(super) weight: u32,
     pub(super) cap: u32,
-    /// What metrics call it.
+    /// Its name in metrics.
     pub(super) shown: Option<Arc<str>>,
     /// How many keys of it are handed out at most.
     pub(super) rate: Option<Rate>,
@@ -234,7 +234,7 @@ pub(super) trait Naming<K: ?Sized>: Send {
     fn name(&mut self, key: &K) -> Named;
     /// [`name`](Self::name) of a group that is known. Users' code; nothing changes.
     fn find(&self, key: &K) -> Option<u32>;
-    /// What holds for the last group that was new.
+    /// Rules of the last group that was new.
     fn rules_of_the_last(&mut self) -> Ruled;
     /// Whether they have a rate.
     fn is_rated(&self) -> bool;
@@ -255,7 +255,7 @@ struct Names<F, G, S> {
     hasher: S,
     table: Table,
     names: Arena<G>,
-    /// What holds for the last group that was new.
+    /// Rules of the last group that was new.
     last: Ruled,
 }
 

@@ -191,7 +191,7 @@ impl Keys {
         self.push_behind_a_full_back(blocks, slot)
     }
 
-    /// The same where nothing stands in `back`.
+    /// [`push`](Self::push) where nothing stands in `back`.
     #[inline]
     fn push_without_next(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         if self.first == NONE {

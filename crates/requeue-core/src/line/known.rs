@@ -1,4 +1,4 @@
-//! What a line with priorities, or an aged one, keeps of each key beside its place: the levels at which it is asked
+//! State that a line with priorities, or an aged one, keeps of each key beside its place: the levels at which it is asked
 //! for, the number with which it entered the line, and its age.
 
 use super::overdue::{AgeClock, Overdue};
@@ -34,7 +34,7 @@ struct Mark {
     raised: bool,
 }
 
-/// What is known of the keys of a line.
+/// State of the keys of a line beside their places.
 #[derive(Debug)]
 pub(crate) struct Known {
     priorities: bool,

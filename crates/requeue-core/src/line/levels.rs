@@ -127,7 +127,7 @@ impl Levels {
         Some(Marked::new(slot, level_of(rank)))
     }
 
-    /// As [`Line::ahead`](super::Line::ahead): of the highest level, those that were not raised.
+    /// Prefetch hints: two keys of the highest level that were not raised, the later one first.
     #[inline]
     pub(super) fn ahead(&self) -> (u32, u32) {
         match self.levels.top() {

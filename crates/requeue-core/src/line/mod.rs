@@ -1,4 +1,4 @@
-//! The ready line: who stands in it, and who goes next (rule B10).
+//! The ready line: which keys stand in it, and which goes next (rule B10).
 //!
 //! `ring.rs` is the line itself, `order.rs` what users see of its orders, `levels.rs` the
 //! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
@@ -49,7 +49,7 @@ use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
 
-/// So many keys before a key is handed out its slot is prefetched, and its entry in the table.
+/// How many keys before a key is handed out its slot is prefetched, and its entry in the table.
 pub(crate) const SLOT_AHEAD: usize = 8;
 pub(crate) const ENTRY_AHEAD: usize = 4;
 
@@ -62,13 +62,13 @@ pub(crate) const ENTRY_AHEAD: usize = 4;
 pub(crate) struct Line<K> {
     /// The line, those that came first in front; or what a user's order was not told yet.
     ring: Ring,
-    /// Who goes next, if that may be another than the one in front of `ring`.
+    /// Decides which key goes next, if that may be another than the one in front of `ring`.
     scheduler: Option<Box<Scheduler<K>>>,
 }
 
 struct Scheduler<K> {
     discipline: Discipline<K>,
-    /// What is known of keys beside their places.
+    /// State of keys beside their places.
     known: Known,
     pauses: Pauses,
     /// How many keys a second may be handed out.
@@ -140,7 +140,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// What is known of keys beside their places, if anything is.
+    /// State of keys beside their places, if any is kept.
     #[inline]
     fn known(&self) -> Option<&Known> {
         self.scheduler.as_deref().map(|scheduler| &scheduler.known)

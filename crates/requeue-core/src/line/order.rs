@@ -145,7 +145,7 @@ pub enum Order<K> {
     Fifo,
     /// Last ready, first out.
     Lifo,
-    /// As somebody else decides.
+    /// An order written by the user.
     Custom(Box<dyn ReadyOrder<K>>),
     /// Higher priorities first, and first ready, first out within each (rule B2).
     #[doc(hidden)]

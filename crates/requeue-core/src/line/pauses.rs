@@ -1,4 +1,4 @@
-//! What keeps ready keys from being handed out (rule B7): the whole queue is paused, or keys are.
+//! Pauses (rule B7), which keep ready keys from being handed out: of the whole queue, or of keys.
 //!
 //! A paused queue changes nothing in the line: nothing is taken from it. A paused key does
 //! not stand in line, ready or not, and its slot has [`PAUSED`]. All of them stand in a list, so

@@ -50,7 +50,7 @@ impl Bucket {
         Self { per_nano: i128::from(per_nano.clamp(1, 1 << 62)), token, full, zero: -full }
     }
 
-    /// What passes until this instant, in units: at most 2^126.
+    /// Units that pass until this instant: at most 2^126.
     fn units(&self, at: Instant) -> i128 {
         i128::from(at.as_nanos()) * self.per_nano
     }

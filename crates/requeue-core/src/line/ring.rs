@@ -114,7 +114,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         places.set_place(slot, place);
     }
 
-    /// The same; returns the place, and the caller writes that down for the slot.
+    /// [`push_back`](Self::push_back) without [`set_place`](Places::set_place): returns the place for the caller to store.
     #[inline(always)]
     pub(crate) fn push_unplaced(&mut self, places: &mut impl Places, slot: u32) -> u32 {
         debug_assert!(places.place(slot).is_none(), "a slot stands in one line, once");
@@ -166,7 +166,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         Some(slot)
     }
 
-    /// As [`pop_front`](Self::pop_front) at the other end.
+    /// [`pop_front`](Self::pop_front) at the other end.
     #[inline]
     pub(crate) fn pop_back(&mut self) -> Option<u32> {
         if self.len == 0 {
@@ -315,7 +315,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         None
     }
 
-    /// What stands in the front's block, from the front on: slots, and numbers that no slot has
+    /// Entries of the front's block, from the front on: slots, and numbers that no slot has
     /// where there are holes.
     #[inline]
     pub(crate) fn ahead(&self) -> &[u32] {

@@ -1,4 +1,4 @@
-//! What metrics are told of the line, a page in each lock hold: how many keys of each priority are ready,
+//! Gauges of the line for metrics, a page in each lock hold: how many keys of each priority are ready,
 //! and of each group.
 
 use super::{Discipline, Line, Scheduler};
@@ -26,7 +26,7 @@ pub(super) const PAGE: u32 = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupGauges {
-    /// What it is called.
+    /// Its name.
     pub name: Arc<str>,
     /// Its ready keys.
     pub ready: usize,

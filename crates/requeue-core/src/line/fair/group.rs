@@ -1,4 +1,4 @@
-//! Which groups there are: they come with their first key, and go with their last.
+//! The groups that there are: they come with their first key, and go with their last.
 
 use super::{Fair, NONE};
 use crate::line::groups::{Named, Ruled};
@@ -16,7 +16,7 @@ impl Default for GroupOf {
     }
 }
 
-/// A group while keys of it are known: what each key of it touches.
+/// State of a group, while keys of it are known, that each of its keys touches.
 #[derive(Debug, Default)]
 #[repr(C)] // see `GroupEntry`
 pub(super) struct Group {
@@ -31,10 +31,10 @@ pub(super) struct Group {
     pub(super) ready: u32,
 }
 
-/// What is seldom asked of a group.
+/// State of a group that is seldom asked for.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// What its cap is while it is not held back.
+    /// Its cap while it is not held back.
     pub(super) most: u32,
     /// The number of its pause, if it is paused.
     pub(super) paused: Option<NonZeroU64>,

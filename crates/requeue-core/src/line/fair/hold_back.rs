@@ -1,4 +1,4 @@
-//! What keeps groups from being served: a cap on their held keys (rule B3), pauses (rule B7), and rates (rule B6).
+//! Caps on held keys (rule B3), pauses (rule B7) and rates (rule B6), which keep groups from being served.
 //!
 //! A group that may not be served is *shut*: it leaves the rings, and comes to the back of them when it may be served again.
 //!

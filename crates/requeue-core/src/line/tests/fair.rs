@@ -78,7 +78,7 @@ impl core::ops::DerefMut for Placed {
 }
 
 impl Placed {
-    /// As the state machine does, which hands the key out.
+    /// Takes the next key like the state machine, which hands it out.
     fn pop(&mut self) -> Option<u32> {
         let slot = self.fair.pop(&mut self.known, Instant::ORIGIN)?.slot();
         self.places.clear_place(slot);

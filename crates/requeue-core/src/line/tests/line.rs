@@ -153,7 +153,7 @@ fn a_slot_that_left_gives_its_next_key_no_better_place() {
 
 #[test]
 fn a_users_order_hears_of_a_key_that_leaves_if_it_was_told_of_it_and_again_of_one_that_comes_back() {
-    /// What it was told, and what it will give, the last first; and what left.
+    /// Tickets that it was told, those that it will give, the last first, and those that left.
     #[derive(Default, Clone)]
     struct Heard(Arc<Mutex<[Vec<Ticket>; 3]>>);
     impl ReadyOrder<u32> for Heard {
