@@ -33,16 +33,10 @@ fn capped() -> Rig<u64> {
     rig_of(number, |builder| builder.group_by_with(group, GroupRules::new().cap(1)))
 }
 
-/// Tenants, then namespaces.
-fn tiers() -> Rig<u64> {
-    rig_of(number, |builder| builder.group_by(|key: &u64| key % 10).group_by(group))
-}
-
 #[library_benchmark]
 #[bench::fresh(groups())]
 #[bench::pending(pending())]
 #[bench::capped(capped())]
-#[bench::tiers(tiers())]
 fn b3_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
@@ -56,7 +50,6 @@ fn b3_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
 #[library_benchmark]
 #[bench::groups(groups())]
 #[bench::capped(capped())]
-#[bench::tiers(tiers())]
 fn b3_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
