@@ -178,7 +178,7 @@ mod tests {
         ends("seed 1\n1s add \"1\" timeout=1s", "add has no option timeout");
         ends("seed 1\n1s drain waiting=long", "long is not drop, run-now, wait or retries");
         ends("seed 1\n1s workers", "workers wants a number");
-        ends("seed 1\n1s pause-group \"1\" tier=1", "tier=1");
+        ends("seed 1\n1s pause-group \"1\" tier=1", "pause-group has no option tier");
         ends("seed 1\n1s close now", "close has no option now");
         assert!(why("seed 1\n2s close\n1s close").ends_with("it is earlier than the line before"));
         assert_eq!(why("seed 1\n\n1s close"), "");
