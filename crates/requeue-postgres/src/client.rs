@@ -1,18 +1,18 @@
 //! [`Client`]: a queue's operations for processes that do not work on it.
 
-use crate::desk::{ADD, IS_LOCKED, LOCKED, fits, micros, priority};
+use crate::calendar::{self, Micros};
+use crate::desk::{ADD, ADD_AND_WAKE, fits, micros};
 use crate::dial::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
-use crate::processes::{Process, holder, processes};
+use crate::list::{PAGE, Pages, Reading};
+use crate::processes::{Process, processes};
 use crate::schema::known;
 use crate::sleepers::WAKE;
 use crate::typed::Param;
-use requeue::engine::{Key, Listed, Status};
+use requeue::engine::{Key, Listed, Schedule};
 use requeue::{EngineError, Op};
 use serde_json::value::RawValue;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +23,10 @@ use tokio_postgres::types::Json;
 
 /// Maximum number of keys written by one statement.
 const AT_ONCE: usize = 1000;
+/// Maximum number of keys that wake others in the transaction that adds them.
+const FEW: usize = 32;
+/// Period of a schedule that has only one more time.
+const LONG: Duration = Duration::from_secs(366 * 86_400);
 /// Maximum of each count of [`Stats`], so that counting is quick in a queue of millions (about 25 ms). A
 /// count of this value means this number or more.
 ///
@@ -134,9 +138,12 @@ pub struct GroupState {
     pub cap: Option<usize>,
 }
 
+/// Names of the groups of keys, in the order of the keys.
+type Groups = Vec<Option<Vec<u8>>>;
+
 type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send>>;
 
-fn age(micros: i64) -> Duration {
+pub(crate) fn age(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
@@ -175,7 +182,7 @@ impl Client {
     }
 
     /// Makes a call with the connection and the number of the queue.
-    fn with<T: Send + 'static>(
+    pub(crate) fn with<T: Send + 'static>(
         &self,
         call: impl for<'a> FnOnce(
             &'a mut Link,
@@ -232,6 +239,7 @@ impl Client {
     }
 
     /// Like [`add_many`](Self::add_many), for keys that come again after each run, until they are cancelled.
+    /// Times of [`add_scheduled`](Self::add_scheduled) do not depend on runs.
     ///
     /// # Errors
     ///
@@ -287,22 +295,20 @@ impl Client {
         priority: i16,
         every: Option<Duration>,
     ) -> Op<()> {
-        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
+        let (keys, groups) = match self.encoded(keys) {
+            Ok(encoded) => encoded,
+            Err(refused) => return Err(refused).into(),
+        };
         let (delay, every) = (delay.map_or(0, micros), every.map(micros));
         let rank = -i32::from(priority);
         let sleepers = self.hub.sleepers.clone();
-        let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Vec<_>>());
-        let fit = keys
-            .iter()
-            .enumerate()
-            .try_for_each(|(nth, key)| fits(key, groups.as_ref().and_then(|groups| groups[nth].as_deref())));
-        if let Err(refused) = fit {
-            return Err(refused).into();
-        }
         self.with(move |office, queue| {
             Box::pin(async move {
                 let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
                 let mut rest = values.as_deref();
+                // a transaction that notifies holds others up that do: it must be short
+                let wakes = keys.len() <= FEW;
+                let mut is_owed = !wakes;
                 for keys in keys.chunks(AT_ONCE) {
                     let groups = groups.as_mut().and_then(Iterator::next);
                     let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
@@ -316,14 +322,80 @@ impl Client {
                             .map(|value| Some(Json(&**value)))
                             .collect::<Vec<Option<Json<&RawValue>>>>()
                     });
-                    let params: [&dyn Param; 7] = [&queues, &keys, &delays, &ranks, &values, &every, &groups];
-                    let told = office.query(ADD, &params).await?;
-                    if every.is_some() && told.iter().any(|row| row.get::<_, i16>(2) == LOCKED) {
-                        return Err(EngineError::NotApplied(IS_LOCKED.into()));
+                    let params: [&dyn Param; 8] =
+                        [&queues, &keys, &delays, &ranks, &values, &every, &groups, &sleepers.name];
+                    if wakes {
+                        let told = office.query(ADD_AND_WAKE, &params).await?;
+                        is_owed = told.iter().any(|row| row.get::<_, i32>(0) == 0);
+                    } else {
+                        office.query(ADD, &params[..7]).await?;
                     }
                 }
                 sleepers.wake(queue);
-                // the keys are there, whatever becomes of this: who is not woken looks within a second
+                if is_owed {
+                    // the keys are there, whatever becomes of this: who is not woken looks within a second
+                    let _ = office.query(WAKE, &[&vec![queue], &sleepers.name]).await;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Encodes keys, and the names of their groups.
+    fn encoded<K: Key>(&self, keys: &[K]) -> Result<(Vec<Vec<u8>>, Option<Groups>), EngineError> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
+        let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Groups>());
+        for (nth, key) in keys.iter().enumerate() {
+            fits(key, groups.as_ref().and_then(|groups| groups[nth].as_deref()))?;
+        }
+        Ok((keys, groups))
+    }
+
+    /// Adds keys that come at the times of a schedule, however long their runs take, until they are cancelled. The clock
+    /// is the server's; the process that runs a key computes its next time. Times missed while no process works on the queue, or
+    /// during a run, become one run.
+    ///
+    /// A process of version 1 does not know schedules: a key that it runs comes again about a period later, and at its
+    /// time again after a run by a newer process.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`add_many`](Self::add_many); also if the first of the times is too far away for a calendar.
+    ///
+    /// ```no_run
+    /// # use requeue_postgres::Schedule;
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let workdays: Schedule = "cron 0 18 * * 1-5 Europe/Berlin".parse()?;
+    /// pg.client("reports").add_scheduled(&["sales".to_owned()], &workdays, 0).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_scheduled<K: Key>(&self, keys: &[K], schedule: &Schedule, priority: i16) -> Op<()> {
+        let (keys, groups) = match self.encoded(keys) {
+            Ok(encoded) => encoded,
+            Err(refused) => return Err(refused).into(),
+        };
+        let (schedule, rank) = (schedule.clone(), -i32::from(priority));
+        let sleepers = self.hub.sleepers.clone();
+        self.with(move |office, queue| {
+            Box::pin(async move {
+                let now = office
+                    .query("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", &[])
+                    .await?;
+                let now: Micros = now.first().map_or(0, |row| row.get(0));
+                let Some(first) = calendar::next(&schedule, now) else {
+                    return Err(EngineError::NotApplied(
+                        format!("{schedule}: this time does not come").into(),
+                    ));
+                };
+                let period = calendar::next(&schedule, first).map_or(micros(LONG), |second| second - first);
+                let rule = schedule.to_string();
+                let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
+                for keys in keys.chunks(AT_ONCE) {
+                    let groups = groups.as_mut().and_then(Iterator::next);
+                    let add = "select requeue.add_scheduled($1, $2, $3, $4, $5, $6, $7)";
+                    office.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
+                }
+                sleepers.wake(queue);
                 let _ = office.query(WAKE, &[&vec![queue], &sleepers.name]).await;
                 Ok(())
             })
@@ -357,8 +429,9 @@ impl Client {
 
     /// The keys of the queue, those in line first and in order.
     ///
-    /// They are read in pages of 20,000, by several statements, and all kept in memory. A key that is known
-    /// all the time is listed once; concurrent changes of others may be listed or not.
+    /// They are read in pages of 20,000, by several statements, and all kept in memory; [`pages`](Self::pages)
+    /// returns one page at a time. A key that is known all the time is listed once; concurrent changes of
+    /// others may be listed or not.
     ///
     /// # Errors
     ///
@@ -372,7 +445,22 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn list(&self) -> Op<Vec<Listed>> {
-        self.listed(None)
+        self.with(move |office, queue| Box::pin(Reading::default().all(office, queue)))
+    }
+
+    /// The keys of the queue in pages, for a queue of millions.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let mut pages = pg.client("orders").pages();
+    /// while let Some(keys) = pages.next().wait()? {
+    ///     println!("{} more", keys.len());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        Pages::new(self.clone())
     }
 
     /// State of a key.
@@ -389,12 +477,8 @@ impl Client {
     pub fn state(&self, key: &impl Key) -> Op<Option<Listed>> {
         let key: Vec<u8> = key.to_bytes().into();
         self.with(move |office, queue| {
-            Box::pin(async move { Ok(listed(office, queue, Some(key)).await?.pop()) })
+            Box::pin(async move { Ok(Reading::of(key).all(office, queue).await?.pop()) })
         })
-    }
-
-    fn listed(&self, key: Option<Vec<u8>>) -> Op<Vec<Listed>> {
-        self.with(move |office, queue| Box::pin(listed(office, queue, key)))
     }
 
     /// Cancels everything that asks for a run of the key; a current run goes on. False if there was nothing.
@@ -645,105 +729,4 @@ pub(crate) async fn counts(link: &mut Link, queue: i32, most: i32, limit: Durati
             .get::<_, Option<f64>>(16)
             .map(|rate| (rate, row.get::<_, Option<f64>>(17).unwrap_or(1.0) as u32)),
     })
-}
-
-/// Number of rows per call, so that no call takes long in a queue of millions.
-const PAGE: i32 = 20_000;
-
-/// State of one key, or of all.
-///
-/// All keys are read in pages. Unread triggers are read first: one that is read by a process meanwhile is
-/// found in both places, and not in neither.
-async fn listed(office: &mut Link, queue: i32, key: Option<Vec<u8>>) -> Result<Vec<Listed>, EngineError> {
-    let number = |row: &Row, nth: usize| u32::try_from(row.get::<_, i32>(nth)).unwrap_or(0);
-    let value = |row: &Row, nth: usize| {
-        row.get::<_, Option<Json<Box<RawValue>>>>(nth).map(|Json(value)| value.get().to_owned())
-    };
-    let mut triggers = Vec::new();
-    let mut after = 0_i64;
-    loop {
-        let page = "select key, delay_us, priority, value, age_us, id from requeue.triggers($1, $2, $3, $4)";
-        let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
-        for row in &rows {
-            let delay: i64 = row.get(1);
-            let status = if delay > 0 { Status::Waiting } else { Status::Ready };
-            let mut listed = Listed::new(row.get(0), status);
-            listed.due_in = (delay > 0).then(|| age(delay));
-            listed.attempt = 1;
-            listed.priority = priority(row.get(2));
-            listed.value = value(row, 3);
-            listed.age = age(row.get(4));
-            after = row.get(5);
-            triggers.push(listed);
-        }
-        if rows.len() < PAGE as usize {
-            break;
-        }
-    }
-    let mut keys = Vec::new();
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place, host, pid, application
-                    from requeue.listed($1, $2, $3, $4)";
-        let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
-        for row in &rows {
-            let (state, due): (i16, Option<i64>) = (row.get(1), row.get(3));
-            let status = match (state, due) {
-                (1, _) => Status::Ready,
-                (2, _) => Status::Held,
-                (3, _) => Status::Dead,
-                (_, Some(_)) => Status::Waiting,
-                (_, None) => Status::Idle,
-            };
-            let mut listed = Listed::new(row.get(0), status);
-            listed.dirty = row.get(2);
-            listed.due_in = due.map(age);
-            listed.every = row.get::<_, Option<i64>>(4).map(age);
-            listed.failures = number(row, 5);
-            listed.attempt = number(row, 6);
-            listed.priority = priority(row.get(7));
-            listed.value = value(row, 8);
-            listed.age = age(row.get(9));
-            listed.error = row.get(10);
-            listed.holder = holder(row.get(12), row.get(13), row.get(14));
-            // those in line first, in its order
-            let place: i64 = row.get(11);
-            keys.push(((state != 1, state, -i32::from(listed.priority), place, due.is_none(), due), listed));
-        }
-        after = rows.last().map(|row| row.get(0));
-        if rows.len() < PAGE as usize {
-            break;
-        }
-    }
-    keys.sort_by(|(a, key), (b, other)| a.cmp(b).then_with(|| key.key.cmp(&other.key)));
-    let mut keys: Vec<Listed> = keys.into_iter().map(|(_, listed)| listed).collect();
-    let mut known: HashMap<Vec<u8>, usize> = HashMap::new();
-    if !triggers.is_empty() {
-        known.extend(keys.iter().enumerate().map(|(nth, listed)| (listed.key.clone(), nth)));
-    }
-    for trigger in triggers {
-        match known.entry(trigger.key.clone()) {
-            Entry::Occupied(nth) => triggered(&mut keys[*nth.get()], &trigger),
-            Entry::Vacant(place) => {
-                place.insert(keys.len());
-                keys.push(trigger);
-            }
-        }
-    }
-    Ok(keys)
-}
-
-/// Applies a trigger to the state of its key.
-fn triggered(listed: &mut Listed, trigger: &Listed) {
-    let is_now = trigger.status == Status::Ready;
-    match listed.status {
-        Status::Held if is_now => listed.dirty = true,
-        Status::Waiting | Status::Idle | Status::Dead if is_now => listed.status = Status::Ready,
-        Status::Idle | Status::Dead => listed.status = Status::Waiting,
-        _ => {}
-    }
-    if !is_now {
-        listed.due_in = listed.due_in.into_iter().chain(trigger.due_in).min();
-    }
-    listed.priority = listed.priority.max(trigger.priority);
 }

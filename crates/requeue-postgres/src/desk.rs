@@ -56,6 +56,8 @@ pub(crate) struct Trigger {
     pub(crate) group: Option<Vec<u8>>,
 }
 
+/// Pause after which triggers wake others in their own transaction, as few others commit at the same time.
+const QUIET: Duration = Duration::from_millis(20);
 /// A statement that took this long waited for the disk.
 const SLOW: Duration = Duration::from_micros(1500);
 /// Maximum wait for callers that were answered to come again.
@@ -135,6 +137,8 @@ impl Desk {
         let mut sent: VecDeque<Sent> = VecDeque::new();
         let mut before = Written::default();
         let mut round = Round::default();
+        // when the last statement was answered
+        let mut answered: Option<Instant> = None;
         loop {
             // One that may have to be written again, in parts, has none behind it: triggers keep their order. Nor has one that
             // writes.
@@ -147,8 +151,13 @@ impl Desk {
                 continue;
             }
             if let Some((triggers, told)) = has_room(&sent).then(|| self.next()).flatten() {
-                let wakes = changes.then(|| self.sleepers.name.clone());
-                sent.push_back(Sent::new(&mut link, triggers, told, wakes).await);
+                let is_quiet = sent.is_empty() && answered.is_none_or(|at| at.elapsed() >= QUIET);
+                let wakes = match (is_quiet, changes) {
+                    (true, _) => Wakes::Within,
+                    (_, true) => Wakes::Behind,
+                    (_, false) => Wakes::Later,
+                };
+                sent.push_back(Sent::new(&mut link, triggers, told, wakes, &self.sleepers.name).await);
             }
             let has_room = has_room(&sent);
             // the connections' tasks send: triggers, and the claims of those who were woken
@@ -164,8 +173,8 @@ impl Desk {
                 }
                 continue;
             };
-            let (queues, expected, at) = (first.queues.clone(), first.wakes, first.at);
-            let written = if has_room {
+            let (queues, wakes, at) = (first.queues.clone(), first.wakes, first.at);
+            let mut written = if has_room {
                 let noted = std::pin::pin!(self.wake.notified());
                 match select(&mut first.answer, noted).await {
                     Either::Left((written, _)) => written,
@@ -175,11 +184,13 @@ impl Desk {
                 (&mut first.answer).await
             };
             sent.pop_front();
+            answered = Some(Instant::now());
+            let is_left = written.said.as_mut().is_ok_and(|changed| changed.remove(&NOT_WOKEN).is_some());
             changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
             if changes {
                 queues.iter().for_each(|queue| self.sleepers.wake(*queue));
             }
-            let mut is_owed = written.said.is_ok() && changes && !expected;
+            let mut is_owed = written.said.is_ok() && changes && (wakes == Wakes::Later || is_left);
             if written.is_at_fault() && written.triggers.len() > 1 {
                 written.in_parts(&mut link).await;
                 // only now are they in line
@@ -265,27 +276,33 @@ struct Sent {
     answer: Pin<Box<dyn Future<Output = Written> + Send>>,
     /// The server may refuse its values.
     has_values: bool,
-    /// The others' wake-up was sent behind it.
-    wakes: bool,
+    wakes: Wakes,
+}
+
+/// How a statement's triggers wake others.
+#[derive(Clone, Copy, PartialEq)]
+enum Wakes {
+    /// With the triggers, in one transaction.
+    Within,
+    /// In a transaction of its own, sent behind them.
+    Behind,
+    /// In a transaction of its own, sent when the answer says that it is needed. Triggers that change nothing need none.
+    Later,
 }
 
 impl Sent {
-    /// Sends the triggers. With `wakes`, this process's name, the others' wake-up is sent behind them. It
-    /// costs the server as much as triggers that change nothing; if such are expected, it is sent later, if
-    /// needed.
-    async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Option<String>) -> Self {
+    /// Sends the triggers. `who` is the name of this process.
+    async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Wakes, who: &str) -> Self {
         let has_values = triggers.iter().any(|it| it.value.is_some());
         let mut queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
         queues.sort_unstable();
         queues.dedup();
-        let (to_wake, at) = (queues.clone(), Instant::now());
-        let is_woken = wakes.is_some();
+        let (to_wake, who, at) = (queues.clone(), who.to_owned(), Instant::now());
         let calls = calls(link, wakes).await;
         let mut answer: Pin<Box<dyn Future<Output = Written> + Send>> = Box::pin(async move {
             let said = match calls {
                 Ok((add, wake)) => {
-                    let wake = wake.as_ref().map(|(wake, who)| (wake, &*to_wake, &**who));
-                    write(&add, &triggers, wake).await
+                    write(&add, &triggers, wakes, &who, wake.map(|wake| (wake, to_wake))).await
                 }
                 Err(failed) => Err(failed),
             };
@@ -295,32 +312,36 @@ impl Sent {
         if let Some(written) = poll_immediate(&mut answer).await {
             answer = Box::pin(ready(written));
         }
-        Self { queues, at, answer, has_values, wakes: is_woken }
+        Self { queues, at, answer, has_values, wakes }
     }
 }
 
-/// The statement that adds and, if a name is given, the one that wakes all others.
-async fn calls(link: &mut Link, wakes: Option<String>) -> Result<(Call, Option<(Call, String)>), Failed> {
-    let wake = match wakes {
-        Some(who) => Some((link.call(WAKE).await?, who)),
-        None => None,
-    };
-    Ok((link.call(ADD).await?, wake))
+/// Prepares the statement that adds and, if others are woken behind it, the one that wakes.
+async fn calls(link: &mut Link, wakes: Wakes) -> Result<(Call, Option<Call>), Failed> {
+    Ok(match wakes {
+        Wakes::Within => (link.call(ADD_AND_WAKE).await?, None),
+        Wakes::Behind => (link.call(ADD).await?, Some(link.call(WAKE).await?)),
+        Wakes::Later => (link.call(ADD).await?, None),
+    })
 }
 
 /// Adds triggers. Those of a locked key are set aside: no caller waits for them.
 pub(crate) const ADD: &str = "select q, k, what from requeue.adds($1, $2, $3, $4, $5, $6, $7, true)";
-/// The key was locked, so nothing has changed.
-pub(crate) const LOCKED: i16 = 9;
-pub(crate) const IS_LOCKED: &str = "a transaction that goes on has locked the key, and a trigger with a period does not wait for it; try again";
+/// [`ADD`] and [`WAKE`] in one transaction. A row with queue 0 means that [`WAKE`] is still to be called.
+pub(crate) const ADD_AND_WAKE: &str =
+    "select q, k, what from requeue.adds_and_wakes($1, $2, $3, $4, $5, $6, $7, $8)";
 
 /// The result for each changed key.
 type Changed = HashMap<(i32, Vec<u8>), i16>;
+/// The entry of [`Changed`] that means that nobody was woken.
+const NOT_WOKEN: (i32, Vec<u8>) = (0, Vec::new());
 
 async fn write(
     add: &Call,
     triggers: &[Trigger],
-    wake: Option<(&Call, &[i32], &str)>,
+    wakes: Wakes,
+    who: &str,
+    wake: Option<(Call, Vec<i32>)>,
 ) -> Result<Changed, Failed> {
     let queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
     let keys: Vec<&[u8]> = triggers.iter().map(|it| &*it.key).collect();
@@ -333,10 +354,11 @@ async fn write(
     let every: Option<Vec<_>> = has_periods.then(|| triggers.iter().map(|it| it.every.map(micros)).collect());
     let has_groups = triggers.iter().any(|it| it.group.is_some());
     let groups: Option<Vec<_>> = has_groups.then(|| triggers.iter().map(|it| it.group.as_deref()).collect());
-    let params: [&dyn Param; 7] = [&queues, &keys, &delays, &ranks, &values, &every, &groups];
+    let params: [&dyn Param; 8] = [&queues, &keys, &delays, &ranks, &values, &every, &groups, &who];
     let rows = match wake {
-        Some((wake, queues, who)) => add.query_before(&params, wake, &[&queues, &who]).await?,
-        None => add.query(&params, ANSWERS).await?,
+        _ if wakes == Wakes::Within => add.query(&params, ANSWERS).await?,
+        Some((wake, queues)) => add.query_before(&params[..7], &wake, &[&queues, &who]).await?,
+        None => add.query(&params[..7], ANSWERS).await?,
     };
     Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect())
 }
@@ -367,7 +389,7 @@ impl Written {
         let mut is_whole = true;
         while let Some((mut triggers, mut told)) = parts.pop() {
             if !std::mem::take(&mut is_whole) {
-                let written = Sent::new(link, triggers, told, None).await.answer.await;
+                let written = Sent::new(link, triggers, told, Wakes::Later, "").await.answer.await;
                 if !written.is_at_fault() || written.triggers.len() < 2 {
                     written.tell();
                     continue;
@@ -386,17 +408,13 @@ impl Written {
         let Self { triggers, told, said } = self;
         match said {
             Ok(mut changed) => {
-                for (Trigger { queue, key, delay, every, .. }, told) in triggers.into_iter().zip(told) {
+                for (Trigger { queue, key, delay, .. }, told) in triggers.into_iter().zip(told) {
                     let is_now = delay.is_none_or(|delay| delay.is_zero());
                     let key = (queue, key.into_vec());
                     let added = match (changed.get(&key).copied(), is_now) {
                         (Some(1), true) => Added::Ready,
                         (Some(2), true) => Added::Dirty,
                         (Some(3), false) => Added::Waiting,
-                        (Some(LOCKED), _) if every.is_some() => {
-                            told(Err(Failed::Not(IS_LOCKED.into())));
-                            continue;
-                        }
                         _ => Added::Coalesced,
                     };
                     if added != Added::Coalesced {

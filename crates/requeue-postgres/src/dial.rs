@@ -519,7 +519,9 @@ impl Postgres {
                 // without it leases would be lost, one after another
                 let direct = hub.pulse.connect().await;
                 if let Some(why) = direct.err().and_then(|failed| failed.why()) {
-                    let why = format!("direct_host, for notifications and leases: {why}");
+                    let why = format!(
+                        "the connection for notifications and leases (to direct_host, if there is one): {why}"
+                    );
                     return Err(Failed::Not(why.into()).into());
                 }
             }

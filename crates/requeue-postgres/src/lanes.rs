@@ -42,7 +42,12 @@ impl Lanes {
     /// Waits for a connection, in the order of the callers.
     pub(crate) async fn lock(&self) -> Lane<'_> {
         let seat = self.seats.acquire().await.ok();
-        let free = self.free().pop();
+        let free = {
+            let mut free = self.free();
+            // where the server lets no more of them in, one that could not be made must not come before one that stands
+            let last = free.iter().rposition(|(link, _)| link.is_up()).or(free.len().checked_sub(1));
+            last.map(|nth| free.remove(nth))
+        };
         let link = free.map_or_else(|| (self.make)(), |(link, _)| link);
         Lane { lanes: self, link, _seat: seat }
     }
@@ -77,5 +82,34 @@ impl Drop for Lane<'_> {
         // one that has no connection takes its place here
         let link = std::mem::replace(&mut self.link, (self.lanes.make)());
         self.lanes.free().push((link, Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::tests::{block_on, link, silent_server};
+
+    #[test]
+    fn e42_a_connection_that_stands_is_used_before_one_that_can_not_be_made() {
+        let (port, _comes, lets_in) = silent_server();
+        lets_in.send(()).expect("it waits");
+        // nobody listens on that one
+        let lanes = Lanes::new(|| link(1));
+        block_on(async {
+            lanes.lock().await.link = {
+                let mut stands = link(port);
+                stands.connect().await.expect("it is let in");
+                stands
+            };
+            let (first, mut second) = (lanes.lock().await, lanes.lock().await);
+            assert!(first.is_up());
+            second.connect().await.expect_err("nobody is there");
+            drop(first);
+            drop(second);
+            for _ in 0..3 {
+                assert!(lanes.lock().await.is_up());
+            }
+        });
     }
 }

@@ -63,12 +63,14 @@
 //! state, and forgets the key. Ends and the next claim are one statement. A thread of the engine's own does
 //! all that, so a program needs no runtime for it.
 
+mod calendar;
 mod client;
 mod desk;
 mod dial;
 mod groups;
 mod lanes;
 mod link;
+mod list;
 mod pen;
 mod post;
 mod processes;
@@ -88,6 +90,8 @@ pub use client::{Client, GroupState, MOST_COUNTED, Stats};
 pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;
+pub use list::Pages;
 pub use processes::Process;
 pub use queue::{Queue, QueueBuilder};
+pub use requeue::engine::Schedule;
 pub use run::{Ended, RunExt};

@@ -408,7 +408,7 @@ impl Link {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -419,7 +419,7 @@ mod tests {
 
     /// A server that accepts connections when permitted, and then reads and answers nothing. It reports each
     /// connection.
-    fn silent_server() -> (u16, Receiver<()>, Sender<()>) {
+    pub(crate) fn silent_server() -> (u16, Receiver<()>, Sender<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
         let ((tells, comes), (lets_in, may)) = (channel(), channel());
@@ -440,7 +440,7 @@ mod tests {
         (port, comes, lets_in)
     }
 
-    fn link(port: u16) -> Link {
+    pub(crate) fn link(port: u16) -> Link {
         let config: Config = format!("host=127.0.0.1 port={port} user=u").parse().expect("it can be read");
         let dial: Dial = Arc::new(|hosts: Hosts, _| {
             Box::pin(async move {
@@ -455,7 +455,7 @@ mod tests {
         Link::new([config].into(), dial, None, Statements::Whole)
     }
 
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
+    pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(future)
     }

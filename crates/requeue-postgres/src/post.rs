@@ -74,6 +74,11 @@ impl Post {
         self.sleeper.store(NOBODY, Relaxed);
     }
 
+    /// Whether the pump sleeps, or the server still notifies it.
+    pub(crate) fn waits(&self) -> bool {
+        self.sleeper.load(Relaxed) != NOBODY || self.listens()
+    }
+
     /// Whether the server notifies this process.
     pub(crate) fn listens(&self) -> bool {
         self.listens.load(Relaxed) != NOBODY

@@ -19,6 +19,8 @@ use tokio_postgres::error::SqlState;
 
 /// Interval of a process that is not woken; also the maximum lateness of a timer whose process died.
 pub(crate) const LOOKS: Duration = Duration::from_secs(1);
+/// Interval of a process that only adds, and so has no lease and waits for no key: it checks whether the schema still serves it.
+const RARELY: Duration = Duration::from_secs(5);
 /// Minimum interval before a requested look.
 const SOON: Duration = Duration::from_millis(20);
 /// Time without a key after which a listening process leaves that to others.
@@ -106,8 +108,6 @@ impl Pulse {
     pub(crate) async fn works(self: Arc<Self>, closing: watch::Receiver<bool>) {
         // so many runs of dead processes are put back at once
         let mut put_back = MOST;
-        // how many runs had begun at the last turn
-        let mut runs = None;
         let (mut last, mut failing) = (Instant::now(), false);
         loop {
             self.members().retain(|it| !it.queue.post().over.load(Relaxed));
@@ -126,6 +126,9 @@ impl Pulse {
             let pause = match failing {
                 true => tick / 4,
                 false if self.soon.load(Relaxed) => SOON.min(tick),
+                false if members.iter().all(|it| it.queue.held().is_none() && !it.queue.post().waits()) => {
+                    RARELY
+                }
                 false => tick,
             };
             let next = last + pause;
@@ -154,9 +157,7 @@ impl Pulse {
             if !*closing.borrow() {
                 // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
                 self.clears_up(&said, &mut put_back, last + tick).await;
-                let now = said.iter().find(|it| it.kind == 6).map(|it| it.n);
-                if now.is_some() && now != runs {
-                    runs = now;
+                if said.iter().any(|it| it.kind == 6) {
                     let left = (sent + shortest / 6).saturating_duration_since(Instant::now());
                     if !left.is_zero() {
                         let renew = "select requeue.renew_in_turn()";

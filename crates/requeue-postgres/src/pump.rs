@@ -16,7 +16,7 @@ use crate::post::{Held, NOBODY, Post};
 use crate::pulse::{Beats, LOOKS, Pulse};
 use crate::schema::Serving;
 use futures_util::future::select;
-use requeue::engine::Key;
+use requeue::engine::{Key, Schedule};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -442,6 +442,8 @@ impl<K: Key, T: Taps> Pump<K, T> {
         let held = self.lease.held().map(|held| held.owner);
         if held != Some(self.owner) {
             *self.lease.held() = Some(Held { owner: self.owner, beat: self.joined });
+            // it may have rested, and has a lease to extend
+            self.pulse.wakes();
         }
         Ok(())
     }
@@ -492,6 +494,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 ],
             )
             .await?;
+        self.tells_times(link, &answer).await;
         let mut said = Next::default();
         for (nth, row) in answer.iter().enumerate() {
             // what merges values may take long, and the lease is extended by the same thread
@@ -512,10 +515,30 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     let due = Duration::from_micros(row.get::<_, i64>(2).unsigned_abs());
                     said.due = said.due.into_iter().chain([due]).min();
                 }
-                _ => said.folds = true,
+                3 => said.folds = true,
+                _ => {}
             }
         }
         Ok(said)
+    }
+
+    /// Computes the next times of claimed keys that have schedules, and stores them. This comes before their runs, so that
+    /// whatever ends a run finds the next time. If it fails, a key comes about a period after its run, once.
+    async fn tells_times(&self, link: &mut Lane<'_>, answer: &[Row]) {
+        let (mut keys, mut rules, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        for row in answer.iter().filter(|row| row.get::<_, i32>(0) == 4) {
+            let Json(rule): Json<String> = row.get(6);
+            if let Some(time) = Schedule::stored(&rule).and_then(|it| crate::calendar::next(&it, row.get(2)))
+            {
+                keys.push(row.get::<_, &[u8]>(1));
+                rules.push(rule);
+                times.push(time);
+            }
+        }
+        if !keys.is_empty() {
+            let tell = "select requeue.come_again($1, $2, $3, $4)";
+            drop(link.query(tell, &[&self.lease.pen.queue, &keys, &rules, &times]).await);
+        }
     }
 
     /// Changes an end that the server can't store. A value put back by a handler: the key comes back with the

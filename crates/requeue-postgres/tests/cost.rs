@@ -274,15 +274,16 @@ fn e42_a_key_that_somebody_has_locked_delays_no_other_and_its_own_triggers_are_a
             .add_many(&["k".to_owned(), "more".to_owned()], None, 0)
             .await
             .expect("nobody waits");
-        let refused = q.add_every("k".into(), HOUR, Add::now()).await.expect_err("its period would be lost");
-        assert!(refused.error.to_string().contains("locked"), "{refused:?}");
+        q.add_every("k".into(), HOUR, Add::now()).await.expect("its period waits, too");
+        q.add_every("k".into(), 2 * HOUR, Add::now()).await.expect("and the last one counts");
         let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
         assert_eq!(db.sql(waiting), "0");
         assert_eq!(
             db.sql("select string_agg(convert_from(key, 'UTF8'), ' ' order by key) from requeue.item"),
             "k l more other"
         );
-        assert_eq!(db.sql("select count(*) from requeue.inbox"), "2", "they wait for the transaction");
+        assert_eq!(db.sql("select count(*) from requeue.inbox"), "4", "they wait for the transaction");
+        assert_eq!(db.sql("select every_us is null from requeue.item where key = 'k'"), "t");
         tx.rollback().await.expect("it is up");
     });
     // what comes when the key is free stands behind what came before
@@ -290,5 +291,79 @@ fn e42_a_key_that_somebody_has_locked_delays_no_other_and_its_own_triggers_are_a
     db.sql("select requeue.fold(1, 0, 1000)");
     assert_eq!(db.sql("select value from requeue.item where key = 'k'"), "[[0], [1], [2]]");
     assert_eq!(db.sql("select due_at is not null from requeue.item where key = 'k'"), "t");
+    assert_eq!(db.sql("select every_us / 1000000 from requeue.item where key = 'k'"), "7200");
+    assert_eq!(db.sql("select count(*) from requeue.schedule"), "0");
     assert_eq!(db.sql("select count(*) from requeue.inbox"), "0");
+}
+
+/// The server notes in which transactions keys were added and others woken.
+fn notes_wakes(db: &Database) {
+    db.sql(
+        "create table noted(what text, tx bigint default txid_current());
+         create function notes() returns trigger language plpgsql as $$ begin insert into noted values ('add'); return null; end $$;
+         create trigger notes after insert on requeue.item for each statement execute function notes();
+         alter function requeue.wake(int, text) rename to wakes;
+         create function requeue.wake(q int, who text default null) returns void language plpgsql as $$
+           begin insert into noted values ('wake'); perform requeue.wakes(q, who); end $$",
+    );
+}
+
+/// One transaction less: the show of idle processes counts those of an add.
+#[test]
+fn e41_an_add_after_a_pause_wakes_others_in_its_own_transaction() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = open(&pg);
+    notes_wakes(&db);
+    add(&q, "first");
+    pg.client("orders").add_many(&["other".to_owned()], None, 0).wait().expect("it is up");
+    let noted = "select string_agg(what, ' ' order by what), count(distinct tx) from noted group by tx";
+    until("both", || db.sql("select count(*) from noted") == "4");
+    assert_eq!(db.sql(noted), "add wake|1\nadd wake|1");
+}
+
+/// A transaction that notifies holds others up that do: two never wait for the disk at the same time.
+#[test]
+fn e41_beside_another_add_that_wakes_others_an_add_does_so_when_it_is_committed() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let q = open(&pg);
+    notes_wakes(&db);
+    block_on(async {
+        let mut other = db.client().await;
+        let tx = other.transaction().await.expect("it is up");
+        tx.batch_execute("select pg_advisory_xact_lock(hashtext('requeue.wake'), 0)")
+            .await
+            .expect("it is up");
+        q.add("first".into()).await.expect("nobody waits");
+        pg.client("orders").add_many(&["other".to_owned()], None, 0).await.expect("nobody waits");
+        tx.rollback().await.expect("it is up");
+    });
+    until("all", || db.sql("select count(*) from noted") == "4");
+    assert_eq!(db.sql("select count(distinct tx) from noted"), "4");
+}
+
+#[test]
+fn e40_a_process_that_only_adds_asks_seldom() {
+    let Some(db) = Database::new() else { return };
+    db.sql(
+        "create table asked(at timestamptz default clock_timestamp());
+         alter function requeue.tick(bigint[], bigint[], int[], bigint[], boolean, boolean, bigint[], bigint[]) rename to ticks;
+         create function requeue.tick(os bigint[], ls bigint[], qs int[], mine bigint[], hears boolean, listens boolean, awake bigint[],
+             tired bigint[]) returns table(kind int, n bigint) language plpgsql as $$
+         begin
+           insert into asked default values;
+           return query select * from requeue.ticks(os, ls, qs, mine, hears, listens, awake, tired);
+         end $$",
+    );
+    let q = open(&db.connect());
+    add(&q, "k");
+    until("three calls", || db.sql("select count(*) >= 3 from asked") == "t");
+    // the clocks of two programs are not quite the same
+    let early = "select count(*) from (select at - lag(at) over (order by at) < interval '4 s' as early from asked) x where early";
+    assert_eq!(db.sql(early), "0");
+    // and at once where it works, as it has a lease then
+    let (worker, ran) = works(&q);
+    assert_eq!(ran.recv_timeout(LONG), Ok("k".to_owned()));
+    assert!(worker.stop(LONG).wait().complete);
 }

@@ -1209,7 +1209,12 @@ fn e2_a_standby_accepts_nothing_not_even_what_it_knows() {
     pg.make_queue("orders").wait().expect("it is up");
     pg.client("orders").add_many(&key, None, 0).wait().expect("it is up");
     let host = cluster.folder().display().to_string();
-    let standby = Postgres::connect(&url.replace(&host, &format!("{host}/s1"))).wait().expect("it is up");
+    let mut standby = None;
+    until("the database is there, too", || {
+        standby = Postgres::connect(&url.replace(&host, &format!("{host}/s1"))).wait().ok();
+        standby.is_some()
+    });
+    let standby = standby.expect("it is up");
     until("the key is there", || standby.client("orders").list().wait().is_ok_and(|keys| keys.len() == 1));
     let refused = standby.client("orders").add_many(&key, None, 0).wait().expect_err("it is a standby");
     assert!(

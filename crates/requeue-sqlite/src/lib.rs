@@ -79,5 +79,4 @@ mod writer;
 pub use client::{AddOptions, Client, FileStats};
 pub use file::{QueueBuilder, Sqlite};
 pub use queue::Queue;
-pub use requeue::engine::{Key, Listed, Status};
-pub use schedule::Schedule;
+pub use requeue::engine::{Key, Listed, Schedule, Status};

@@ -9,8 +9,9 @@
 //! writes the images first, then those triggers of the transaction before that an image did not know of yet, then its
 //! own triggers. So a row is always what memory knew at some instant and the triggers since then.
 
-use crate::schedule::{RULES, Schedule};
+use crate::schedule::RULES;
 use crate::store::Failed;
+use requeue::engine::Schedule;
 use requeue::{EngineError, Instant};
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, params};

@@ -15,6 +15,9 @@
 pub use crate::answer::Answer;
 pub use crate::journal::{Fence, Journal, Known};
 pub use crate::op::Call;
+#[cfg(feature = "schedule")]
+#[cfg_attr(docsrs, doc(cfg(feature = "schedule")))]
+pub use crate::schedule::Schedule;
 pub use crate::source::{Front, Source};
 pub use crate::stored::{Holder, Key, Listed, Status};
 

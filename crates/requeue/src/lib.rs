@@ -39,6 +39,8 @@ mod phase;
 mod queue;
 mod restore;
 mod room;
+#[cfg(feature = "schedule")]
+mod schedule;
 mod snapshot;
 mod source;
 mod stored;

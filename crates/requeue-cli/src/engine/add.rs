@@ -25,7 +25,7 @@ pub(super) struct Adding<'a> {
     client: &'a mut Store,
     queue: &'a str,
     how: &'a Add,
-    /// In a file, times at which the keys come again.
+    /// Times at which the keys come again.
     schedule: Option<Schedule>,
     /// The unit of the numbers.
     unit: &'static str,

@@ -247,15 +247,15 @@ pub(crate) struct Add {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
     pub(crate) at: Option<Zoned>,
 
-    /// Run again every DURATION, until the key is cancelled, also after restarts. In a file with --at: at
+    /// Run again every DURATION, until the key is cancelled, also after restarts. With --at: at
     /// that time and every DURATION from then on, however long runs take; whole days are calendar days, so
-    /// that 18:00 stays 18:00 when clocks change. Without --at, and on a server: DURATION after the end of
+    /// that 18:00 stays 18:00 when clocks change. Without --at: DURATION after the end of
     /// each run, the first one now or --after. Runs missed while nothing worked on the queue, or during a
     /// run, become one run
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
     pub(crate) every: Option<Duration>,
 
-    /// In a file: run at the times of this cron expression (minute, hour, day of the month, month, day of the
+    /// Run at the times of this cron expression (minute, hour, day of the month, month, day of the
     /// week, and optionally a time zone), such as '0 18 * * 1-5', until the key is cancelled. A time that is
     /// skipped when clocks change comes later by the change, and one that occurs twice comes once; if minute
     /// or hour begin with * it comes whenever clocks show it

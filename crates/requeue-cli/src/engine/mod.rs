@@ -127,11 +127,6 @@ fn add(args: &Add) -> u8 {
             return Err(no_groups("--group-by"));
         }
         let schedule = args.schedule().map_err(|why| Ended::With(USAGE, why))?;
-        if args.cron.is_some() && !client.keeps_schedules() {
-            let why = "--cron: a server keeps no times of the calendar: use a file, or have cron itself call `requeue add`";
-            return Err(Ended::With(USAGE, why.to_owned()));
-        }
-        let schedule = schedule.filter(|_| client.keeps_schedules());
         let opened = if args.make || name == DEFAULT { client.make(name) } else { client.takes_keys(name) };
         let mut adding = Adding::new(client, name, args, schedule);
         let taken = match opened {

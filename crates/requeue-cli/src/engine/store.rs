@@ -89,7 +89,7 @@ pub(crate) enum Who {
 type Asked<T> = Result<T, EngineError>;
 
 impl Store {
-    /// Adds keys. Only a file keeps times of the calendar, and only a server keeps groups.
+    /// Adds keys. Only a server keeps groups.
     pub(crate) fn add(
         &mut self,
         queue: &str,
@@ -105,11 +105,12 @@ impl Store {
             .cloned()
             .into_iter()
             .fold(server.client(queue), |client, group_by| client.group_by(move |key| group_by.group(key)));
-        let &AddOptions { delay, priority, every, values, absorb, .. } = how;
-        let added = match every {
+        let &AddOptions { delay, priority, every, schedule, values, absorb, .. } = how;
+        let added = match (schedule, every) {
+            (Some(schedule), _) => client.add_scheduled(keys, schedule, priority),
             _ if !values.is_empty() => client.add_each(keys, values, delay, priority),
-            Some(every) => client.add_every(keys, every, delay, priority),
-            None => client.add_many(keys, delay, priority),
+            (None, Some(every)) => client.add_every(keys, every, delay, priority),
+            (None, None) => client.add_many(keys, delay, priority),
         };
         added.wait()?;
         // they are added whatever becomes of this
@@ -132,11 +133,6 @@ impl Store {
                 Ok(cancelled)
             }
         }
-    }
-
-    /// Whether it supports schedules.
-    pub(crate) fn keeps_schedules(&self) -> bool {
-        matches!(self, Self::File(_))
     }
 
     /// Checks that the queue exists. Commands that only read or change create no queue, so that a misspelt
@@ -212,7 +208,7 @@ impl Store {
         matches!(self, Self::Server(_))
     }
 
-    /// Passes each key to `each`, until that fails. A file is read only that far.
+    /// Passes each key to `tell`, until that fails. Keys are read in pages, and no page behind that.
     pub(crate) fn list(
         &mut self,
         queue: &str,
@@ -228,7 +224,16 @@ impl Store {
                 })?;
                 Ok(told)
             }
-            Self::Server(server) => Ok(server.client(queue).list().wait()?.into_iter().try_for_each(tell)),
+            Self::Server(server) => {
+                let mut pages = server.client(queue).pages();
+                let mut told = Ok(());
+                while told.is_ok()
+                    && let Some(page) = pages.next().wait()?
+                {
+                    told = page.into_iter().try_for_each(&mut tell);
+                }
+                Ok(told)
+            }
         }
     }
 

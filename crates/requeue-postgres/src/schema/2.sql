@@ -10,10 +10,26 @@ do $$ begin
   end if;
 end $$;
 
--- The turn. One process a second takes it, whichever comes first: see tick(). `seen` is what renew() has answered last.
+-- The turn. One process a second takes it, whichever comes first: see tick(). `seen` is what renew() has answered last, in the turn at
+-- `looked`, when runs had begun up to the fence `runs`.
 create table if not exists requeue.round(
   at timestamptz not null default '-infinity',
-  seen bigint[]
+  seen bigint[],
+  looked timestamptz not null default '-infinity',
+  runs bigint not null default 0
 ) with (fillfactor = 10);
 create unique index if not exists round_is_one_row on requeue.round((true));
 insert into requeue.round default values on conflict do nothing;
+
+-- How keys come again, beyond `every_us` of their rows: at times of the calendar, and periods that keys are still to get because
+-- somebody had locked them. Rows here are locked before those of the same keys in requeue.item, and in the order of the keys.
+create table if not exists requeue.schedule(
+  queue int not null,
+  key bytea not null,
+  every_us bigint not null, -- as in item; about the time between two runs, where there is a rule
+  rule text, -- times of the calendar: a program finds the next one out, see next()
+  next_at timestamptz, -- the first of these after the beginning of the run that goes on, or of the last one
+  waits boolean not null default false, -- the key was locked, and take_in() gives it the period
+  primary key(queue, key)
+);
+create index if not exists schedule_waits on requeue.schedule(queue, key) where waits;

@@ -2,8 +2,8 @@
 
 -- Adds keys: those of the queues `qs`, `ds` microseconds later, or now where that is 0; with ranks, and with values, periods and names of
 -- groups where `vs`, `es` and `gs` are given. It tells of each key that was changed what has become of it: 1 it came in line, 2 it runs again after
--- its run, 3 its timer was set, 4 only its value or its rank changed, 9 nothing, because somebody has locked it. A key is told of once,
--- however often it is in `ks`. A key that is known keeps its group.
+-- its run, 3 its timer was set, 4 only its value or its rank changed. A key is told of once, however often it is in `ks`. A key that is
+-- known keeps its group.
 --
 -- A trigger that changes nothing is only looked up: it locks nothing, writes nothing and does not wait for the disk. Keys
 -- are looked up by equality in a lateral subquery with a limit, here and below: a planner that thinks the queue is small
@@ -12,13 +12,13 @@
 --
 -- A key is locked by somebody else for as long as its run is guarded in a transaction of the handler's. Where `aside` says so nobody
 -- waits for that, and no other key does: its triggers go to the inbox, and are folded in when the transaction has ended. So do its later triggers
--- with values, which would overtake them. (The inbox has no periods: a trigger with one is told 9.) Where it does not say so, who waits
+-- with values, which would overtake them. (The inbox has no periods: they wait in requeue.schedule.) Where it does not say so, who waits
 -- is refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
 create or replace function requeue.adds(qs int[], ks bytea[], ds bigint[], rs int[], vs jsonb[], es bigint[], gs bytea[], aside boolean)
 returns table(q int, k bytea, what smallint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
-declare t timestamptz := clock_timestamp(); known bigint[]; gone int; is_known boolean; apart bigint[]; rest bigint[];
+declare t timestamptz := clock_timestamp(); known bigint[]; gone int; is_known boolean; apart bigint[];
 begin
   if pg_is_in_recovery() then raise read_only_sql_transaction using message = 'the server is a standby'; end if;
   select coalesce(array_agg(u.o) filter (where x.same and u.d <= 0 and u.v is null and u.e is null), '{}'), bool_or(x.same is not null)
@@ -46,12 +46,17 @@ begin
     end;
   end if;
   apart := requeue.locked(qs, ks, vs, known);
-  select array_agg(u.o) into rest from unnest(es) with ordinality u(e, o) where u.e is not null and u.o = any(apart);
   insert into requeue.inbox(queue, key, delay_us, rank, value, grp)
     select u.queue, u.key, greatest(u.d, 0), u.r, u.v, u.g
     from unnest(qs, ks, ds, rs, vs, gs) with ordinality u(queue, key, d, r, v, g, o)
-    where u.o = any(apart) and not u.o = any(coalesce(rest, '{}')) order by u.o;
-  return query select u.queue, u.key, (case when bool_or(u.o = any(rest)) then 9 when bool_or(u.d <= 0) then 2 else 3 end)::smallint
+    where u.o = any(apart) order by u.o;
+  if es is not null then
+    insert into requeue.schedule as s(queue, key, every_us, waits)
+      select u.queue, u.key, (array_agg(u.e order by u.o desc))[1], true from unnest(qs, ks, es) with ordinality u(queue, key, e, o)
+      where u.o = any(apart) and u.e is not null group by u.queue, u.key order by u.queue, u.key
+    on conflict (queue, key) do update set every_us = excluded.every_us, rule = null, next_at = null, waits = true;
+  end if;
+  return query select u.queue, u.key, (case when bool_or(u.d <= 0) then 2 else 3 end)::smallint
     from unnest(qs, ks, ds) with ordinality u(queue, key, d, o) where u.o = any(apart) group by u.queue, u.key;
   if cardinality(known || apart) < cardinality(ks) then
     return query select * from requeue.put(qs, ks, ds, rs, vs, es, gs, known || apart, t);
@@ -93,6 +98,13 @@ create or replace function requeue.put(qs int[], ks bytea[], ds bigint[], rs int
   t timestamptz)
 returns table(q int, k bytea, what smallint) language plpgsql as $$
 begin
+  -- a new period takes the place of times of the calendar, and of a period that waits
+  if es is not null and exists(select 1 from requeue.schedule) then
+    delete from requeue.schedule s where s.ctid = any(array(
+      select x.id from (select u.queue, u.key from unnest(qs, ks, es) with ordinality u(queue, key, e, o)
+        where u.e is not null and not u.o = any(without) order by u.queue, u.key) u
+      cross join lateral (select y.ctid as id from requeue.schedule y where y.queue = u.queue and y.key = u.key limit 1 for update) x));
+  end if;
   return query
   insert into requeue.item as i(queue, key, state, rank, pos, due_at, every_us, value, since, grp)
     select p.queue, p.key, case when p.now_ then 1 else 0 end, p.r, p.pos, t + p.d * interval '1 us', p.e, p.v, t,
@@ -137,3 +149,31 @@ create or replace function requeue.add(q int, ks bytea[], ds bigint[], rs int[],
 returns table(k bytea, what smallint) language sql as $$
   select a.k, a.what from requeue.adds(array_fill(q, array[cardinality(ks)]), ks, ds, rs, vs,
     case when every is not null then array_fill(every, array[cardinality(ks)]) end, gs, false) a $$;
+
+-- Adds keys as adds() does, and wakes whoever sleeps in their queues but for the process `who`. A transaction that notifies is committed
+-- alone: all others that notify wait for the disk, or the replica, that it waits for. So one at a time of those that call this
+-- notifies, and none where commits wait for a replica. The others are told so (queue 0), and call wake() when this is committed.
+create or replace function requeue.adds_and_wakes(qs int[], ks bytea[], ds bigint[], rs int[], vs jsonb[], es bigint[], gs bytea[], who text)
+returns table(q int, k bytea, what smallint) language plpgsql as $$
+begin
+  return query select * from requeue.adds(qs, ks, ds, rs, vs, es, gs, true);
+  if not found then return; end if;
+  if current_setting('synchronous_standby_names') = '' and pg_try_advisory_xact_lock(hashtext('requeue.wake'), 0) then
+    perform requeue.wake(u.queue, who) from (select distinct a.queue from unnest(qs) a(queue)) u;
+  else
+    return query select 0, ''::bytea, 0::smallint;
+  end if;
+end $$;
+
+-- Adds keys of one queue that come at times of the calendar: first at that one (microseconds since 1970), then as `rule_` says, of which
+-- two are about `every_` apart.
+create or replace function requeue.add_scheduled(q int, ks bytea[], first_ bigint, rank_ int, rule_ text, every_ bigint, gs bytea[])
+returns void language plpgsql as $$
+declare n int := cardinality(ks);
+begin
+  perform requeue.adds(array_fill(q, array[n]), ks,
+    array_fill(greatest(1, first_ - (extract(epoch from clock_timestamp()) * 1000000)::bigint), array[n]),
+    array_fill(rank_, array[n]), null, array_fill(every_, array[n]), gs, true);
+  insert into requeue.schedule as s(queue, key, every_us, rule) select distinct q, u.k, every_, rule_ from unnest(ks) u(k) order by u.k
+    on conflict (queue, key) do update set every_us = excluded.every_us, rule = excluded.rule, next_at = null;
+end $$;

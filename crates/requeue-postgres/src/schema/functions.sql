@@ -142,7 +142,7 @@ end $$;
 -- answers whether any was taken in.
 create or replace function requeue.take_in(q int, ids tid[]) returns boolean language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
-declare r record; one record; any_ boolean := false; full_ bytea[] := '{}';
+declare r record; one record; any_ boolean := false; full_ bytea[] := '{}'; periods requeue.schedule[];
 begin
   with taken as (delete from requeue.inbox b where b.ctid = any(ids) returning b.*)
   select bool_and(b.value is null) bare, bool_and(b.grp is null) alone, array_agg(b.key order by b.id) ks,
@@ -150,7 +150,15 @@ begin
     array_agg(requeue.rest(b.delay_us, b.at) order by b.id) ds
   into r from taken b;
   if r.ks is null then return false; end if;
-  perform requeue.add(q, r.ks, r.ds, r.rs, case when r.bare then null else r.vs end, null, case when r.alone then null else r.gs end);
+  if exists(select 1 from requeue.schedule s where s.queue = q and s.waits) then
+    periods := array(select s from requeue.schedule s where s.queue = q and s.waits and s.key = any(r.ks) order by s.key for update);
+  end if;
+  perform requeue.adds(array_fill(q, array[cardinality(r.ks)]), r.ks, r.ds, r.rs, case when r.bare then null else r.vs end,
+    case when cardinality(periods) > 0 then array(select (select p.every_us from unnest(periods) p where p.key = u.k)
+      from unnest(r.ks) with ordinality u(k, o) order by u.o) end,
+    case when r.alone then null else r.gs end, false);
+  insert into requeue.schedule(queue, key, every_us, rule)
+    select p.queue, p.key, p.every_us, p.rule from unnest(periods) p where p.rule is not null on conflict do nothing;
   return true;
 exception when program_limit_exceeded then
   if cardinality(ids) = 1 then
@@ -267,6 +275,15 @@ end $$;
 create or replace function requeue.sleeps(o bigint, asleep boolean) returns void language sql as $$
   update requeue.owner set idle = asleep where id = o and idle <> asleep $$;
 
+-- When a key comes again after a run from `began` to `ended`: after its period or, with times of the calendar, at the first one after the
+-- beginning of the run. If no process has told that one (one of version 1 cannot), its timer stays or, without one, about a period
+-- passes.
+create or replace function requeue.again_at(q int, k_ bytea, began timestamptz, due timestamptz, ended timestamptz, every_ bigint)
+returns timestamptz language sql as $$
+  select coalesce(case when s.next_at > began then s.next_at when s.is_there then due end, ended + every_ * interval '1 us')
+  from (select 1) one left join lateral (select true as is_there, x.next_at from requeue.schedule x
+    where x.queue = q and x.key = k_ and x.rule is not null and not x.waits limit 1) s on true $$;
+
 -- Ends runs, and answers the fences of those whose ends were accepted. `how` is 0 done, 1 the key comes back (after `ds`
 -- microseconds, with these failures and attempts, and with the values `vs` in front of newer ones), 2 given up because of `errs`,
 -- 3 put back as it was before the run, 4 as 1 with the values that the run had. Fences of runs whose keys somebody has locked
@@ -315,7 +332,7 @@ begin
         pos = case when i.dirty or how[m] = 3 or how[m] in (1, 4) and ds[m] <= 0 then nextval('requeue.pos_seq') else 0 end,
         due_at = least(i.due_at,
           case when how[m] in (1, 4) and ds[m] > 0 then t + ds[m] * interval '1 us' end,
-          case when how[m] in (0, 2) and i.every_us is not null then t + i.every_us * interval '1 us' end),
+          case when how[m] in (0, 2) and i.every_us is not null then requeue.again_at(q, ks[m], i.since, i.due_at, t, i.every_us) end),
         failures = case when how[m] in (1, 4) then fails[m] when how[m] = 3 then i.failures else 0 end,
         attempt = case when how[m] = 3 then greatest(0, i.attempt - 1) when i.dirty or how[m] in (0, 2) then 0 else atts[m] end,
         value = case when how[m] = 1 then nullif(coalesce(vs[m], '[]') || coalesce(i.value, '[]'), '[]')
@@ -647,7 +664,8 @@ end $$;
 
 -- Ends runs and hands out the next ones in one transaction. `kind` is 0 for what finish() says of an end (f), 1 for a key that is
 -- handed out, 2 for how many microseconds it is (f) to the next timer or token, where fewer than n keys were handed out, 3 where
--- triggers of users' transactions are to be folded in: a call without ends does that.
+-- triggers of users' transactions are to be folded in: a call without ends does that. Before the keys come those with times of the calendar
+-- (4): the rule (val), and the instant (f, microseconds since 1970) after which a time is to be told, by come_again().
 --
 -- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
 -- settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
@@ -658,6 +676,7 @@ create or replace function requeue.next(q int, o bigint, n int, ks bytea[], fs b
 returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set lock_timeout = '8s' as $$
 declare got int := 0; due timestamptz; t timestamptz; folds boolean := cardinality(ks) = 0; first bigint;
+  rules boolean := exists(select 1 from requeue.schedule s where s.queue = q limit 1);
 begin
   if not folds then
     -- the owner before its keys, as reap() and settle() lock them; whether it is there is for claim() to say
@@ -670,10 +689,17 @@ begin
     end if;
   end if;
   if n > 0 then
-    return query select case when c.k is null then 2 else 1 end, c.k, c.f, c.att, c.fails, c.prio, c.val
-      from requeue.claim(q, o, n, folds) c order by c.prio desc, c.place;
+    return query
+      with c as materialized (select * from requeue.claim(q, o, n, folds))
+      select x.kind, x.k, x.f, x.att, x.fails, x.prio, x.val from (
+        select case when c.k is null then 2 else 1 end as kind, c.* from c
+        union all
+        select 4, c.k, (extract(epoch from clock_timestamp()) * 1000000)::bigint, 0, 0, 2147483647, to_jsonb(s.rule), 0
+          from c cross join lateral (select y.rule from requeue.schedule y where y.queue = q and y.key = c.k and y.rule is not null
+            and not y.waits and coalesce(y.next_at <= clock_timestamp(), true) limit 1) s where rules) x
+      order by x.prio desc, x.place;
     get diagnostics got = row_count;
-    if got < n and not exists(select 1 from requeue.queue w where w.id = q and w.paused) then
+    if (got < n or rules) and not exists(select 1 from requeue.queue w where w.id = q and w.paused) then
       select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
       if due is not null then
         -- what was due before the claim somebody has locked
@@ -689,6 +715,17 @@ begin
       end if;
     end if;
   end if;
+end $$;
+
+-- The next times of keys whose rules are these, in microseconds since 1970. A key whose rule is being changed is left out.
+create or replace function requeue.come_again(q int, ks bytea[], rules text[], times bigint[]) returns void language plpgsql
+set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare r record;
+begin
+  for r in select x.id, u.t from unnest(ks, rules, times) u(k, rule, t) cross join lateral (select s.ctid as id from requeue.schedule s
+      where s.queue = q and s.key = u.k and s.rule = u.rule limit 1 for update skip locked) x loop
+    update requeue.schedule s set next_at = timestamptz 'epoch' + r.t * interval '1 us' where s.ctid = r.id;
+  end loop;
 end $$;
 
 -- In the handler's own transaction: locks the run until that ends. It fails if the run is not the key's any more.
@@ -751,7 +788,7 @@ end $$;
 -- renew(), for which it may have waited.
 create or replace function requeue.listed(q int, k_ bytea, after bytea, most int)
 returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
-  priority int, value jsonb, age_us bigint, error text, place bigint, host text, pid int, application text) language plpgsql
+  priority int, value jsonb, age_us bigint, error text, place bigint, host text, pid int, application text, rule text) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
 begin
   return query
@@ -760,12 +797,14 @@ begin
       i.failures, case when i.state = 2 then i.attempt else i.attempt + 1 end, -i.rank, coalesce(i.run_value, i.value),
       (extract(epoch from clock_timestamp() - i.since) * 1000000)::bigint,
       (select coalesce(d.error, '') from requeue.dead d where d.queue = q and d.key = i.key), i.pos,
-      requeue.process_host(o.name), requeue.process_pid(o.name), requeue.process_application(o.name)
-    from requeue.item i left join lateral (select w.name from requeue.owner w where w.id = i.owner limit 1) o on true where i.queue = q and (k_ is null or i.key = k_) and (after is null or i.key > after)
+      requeue.process_host(o.name), requeue.process_pid(o.name), requeue.process_application(o.name),
+      (select s.rule from requeue.schedule s where s.queue = q and s.key = i.key)
+    from requeue.item i left join lateral (select w.name from requeue.owner w where w.id = i.owner limit 1) o on true
+    where i.queue = q and (k_ is null or i.key = k_) and (after is null or i.key > after)
     order by i.key limit most)
     union all
     (select d.key, 3::smallint, false, null, null, d.failures, d.attempt, 0, d.value,
-      (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, coalesce(d.error, ''), 0, null, null, null
+      (extract(epoch from clock_timestamp() - d.at) * 1000000)::bigint, coalesce(d.error, ''), 0, null, null, null, null
     from requeue.dead d where d.queue = q and (k_ is null or d.key = k_) and (after is null or d.key > after)
       and not exists(select 1 from requeue.item i where i.queue = q and i.key = d.key)
     order by d.key limit most)) x
@@ -796,6 +835,7 @@ set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cach
 set lock_timeout = '8s' as $$
 declare n int; c int;
 begin
+  delete from requeue.schedule s where s.queue = q and s.key = k_;
   delete from requeue.inbox b where b.queue = q and b.key = k_;
   get diagnostics n = row_count;
   -- a claim may be about to hold it: which of the two statements is meant is known when it is locked

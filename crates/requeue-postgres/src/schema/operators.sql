@@ -27,18 +27,28 @@ create or replace view requeue.keys as
     case when i.state = 2 then i.attempt else i.attempt + 1 end as attempt, -i.rank as priority,
     coalesce(i.run_value, i.value) as value, requeue.as_text(substr(i.grp, 5)) as grp, i.since,
     requeue.process_host(o.name) as host, requeue.process_pid(o.name) as pid,
-    (select d.error from requeue.dead d where d.queue = i.queue and d.key = i.key) as error
+    (select d.error from requeue.dead d where d.queue = i.queue and d.key = i.key) as error,
+    (select s.rule from requeue.schedule s where s.queue = i.queue and s.key = i.key) as schedule, i.key as key_bytes
   from requeue.item i join requeue.queue w on w.id = i.queue left join requeue.owner o on o.id = i.owner
   union all
   select w.name, requeue.as_text(d.key), 'dead', false, null, null, d.failures, d.attempt, 0, d.value, requeue.as_text(substr(d.grp, 5)), d.at,
-    null, null, d.error
+    null, null, d.error, null, d.key
   from requeue.dead d join requeue.queue w on w.id = d.queue
   where not exists(select 1 from requeue.item i where i.queue = d.queue and i.key = d.key)
   union all
   select w.name, requeue.as_text(b.key), case when requeue.rest(b.delay_us, b.at) > 0 then 'waiting' else 'ready' end, false,
     case when b.delay_us > 0 then b.at + b.delay_us * interval '1 us' end, null, 0, 1, -b.rank, b.value, requeue.as_text(b.grp), b.at,
-    null, null, null
+    null, null, null, null, b.key
   from requeue.inbox b join requeue.queue w on w.id = b.queue;
+
+-- The rows of the view `keys` for one key. It reads these alone.
+create or replace function requeue.find_key(queue text, key text) returns setof requeue.keys language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare b bytea := requeue.as_bytes(key);
+begin
+  perform requeue.queue_id(queue);
+  return query select * from requeue.keys x where x.queue = find_key.queue and x.key_bytes = b;
+end $$;
 
 create or replace view requeue.running as
   select w.name as queue, requeue.as_text(i.key) as key, clock_timestamp() - i.since as running_for, i.attempt, i.failures, i.dirty as runs_again,
@@ -95,6 +105,7 @@ begin
   delete from requeue.item i where i.queue = q;
   delete from requeue.inbox b where b.queue = q;
   delete from requeue.dead d where d.queue = q;
+  delete from requeue.schedule s where s.queue = q;
   delete from requeue.groups g where g.queue = q;
   delete from requeue.turn u where u.queue = q;
   delete from requeue.floor f where f.queue = q;

@@ -34,7 +34,7 @@ end $$;
 --   3, a queue: the process is to hear notifications of it, and does if it `listens`;
 --   4, a queue: others hear those of it, and this process does not any more: it was not needed for a while (`tired`, owners);
 --   5, a queue: this process has the turn, and there is something to clear up, see maintain();
---   6, a number: this process has the turn, and the number is another one if runs have begun since the last turn;
+--   6: this process has the turn, and is to call renew_in_turn(): a hundred runs have begun since that was called, or some for ten seconds;
 --   7, a version: the oldest one whose programs the schema serves.
 --
 -- Of the processes that sleep a few hear notifications. Each notification costs a transaction in every session that listens,
@@ -44,7 +44,7 @@ create or replace function requeue.tick(os bigint[], ls bigint[], qs int[], mine
   awake bigint[], tired bigint[])
 returns table(kind int, n bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
-declare t timestamptz := clock_timestamp(); np bigint; nb bigint; ids bigint[]; done bigint[]; r record; turn boolean;
+declare t timestamptz := clock_timestamp(); np bigint; nb bigint; ids bigint[]; done bigint[]; r record; turn boolean; begun bigint; looks boolean;
 begin
   -- before this transaction has an id: see advance()
   select last_value into np from requeue.pos_seq;
@@ -114,9 +114,12 @@ begin
   end loop;
   return query select 7, v.oldest::bigint from requeue.version() v;
   -- A turn in the future is from before the clock was set back. Ticks are a second apart, and a little less now and then.
-  select true into turn from requeue.round x where x.at <= clock_timestamp() - interval '0.9 s' or x.at > clock_timestamp();
+  select last_value into begun from requeue.fence_seq;
+  select true, begun <> x.runs and (begun not between x.runs and x.runs + 99 or x.looked < clock_timestamp() - interval '10 s')
+    into turn, looks from requeue.round x where x.at <= clock_timestamp() - interval '0.9 s' or x.at > clock_timestamp();
   if turn then
-    update requeue.round x set at = clock_timestamp() where x.ctid = any(array(select y.ctid from requeue.round y
+    update requeue.round x set at = clock_timestamp(), runs = case when looks then begun else x.runs end,
+      looked = case when looks then clock_timestamp() else x.looked end where x.ctid = any(array(select y.ctid from requeue.round y
       where y.at <= clock_timestamp() - interval '0.9 s' or y.at > clock_timestamp() for update skip locked));
     turn := found;
   end if;
@@ -127,7 +130,7 @@ begin
     perform requeue.epoch(); -- behind a pooler nobody sees that another server answers
     return query select 5, b.queue::bigint from requeue.inbox b where b.apart group by b.queue;
     return query select 5, w.queue::bigint from requeue.owner w where w.lease_until <= clock_timestamp() limit 1;
-    return query select 6, s.last_value from requeue.fence_seq s;
+    if looks then return query select 6, 0::bigint; end if;
   end if;
 end $$;
 
