@@ -453,7 +453,7 @@ impl Client {
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
     /// let mut pages = pg.client("orders").pages();
-    /// while let Some(keys) = pages.next().wait()? {
+    /// while let Some(keys) = pages.next_page().wait()? {
     ///     println!("{} more", keys.len());
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())

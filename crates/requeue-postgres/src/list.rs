@@ -25,7 +25,7 @@ pub(crate) const PAGE: i32 = 20_000;
 ///
 /// ```no_run
 /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
-/// let first = pg.client("orders").pages().next().wait()?;
+/// let first = pg.client("orders").pages().next_page().wait()?;
 /// println!("{} keys or more", first.map_or(0, |keys| keys.len()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,10 +54,10 @@ impl Pages {
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
     /// let mut pages = pg.client("orders").pages();
-    /// println!("{:?}", pages.next().wait()?);
+    /// println!("{:?}", pages.next_page().wait()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn next(&mut self) -> Op<Option<Vec<Listed>>> {
+    pub fn next_page(&mut self) -> Op<Option<Vec<Listed>>> {
         let reading = self.reading.clone();
         self.client.with(move |office, queue| {
             Box::pin(async move {

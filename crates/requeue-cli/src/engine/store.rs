@@ -228,7 +228,7 @@ impl Store {
                 let mut pages = server.client(queue).pages();
                 let mut told = Ok(());
                 while told.is_ok()
-                    && let Some(page) = pages.next().wait()?
+                    && let Some(page) = pages.next_page().wait()?
                 {
                     told = page.into_iter().try_for_each(&mut tell);
                 }
