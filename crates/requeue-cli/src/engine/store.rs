@@ -227,10 +227,11 @@ impl Store {
             Self::Server(server) => {
                 let mut pages = server.client(queue).pages();
                 let mut told = Ok(());
-                while told.is_ok()
-                    && let Some(page) = pages.next_page().wait()?
-                {
+                while let Some(page) = pages.next_page().wait()? {
                     told = page.into_iter().try_for_each(&mut tell);
+                    if told.is_err() {
+                        break;
+                    }
                 }
                 Ok(told)
             }
