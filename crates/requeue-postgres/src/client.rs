@@ -1,11 +1,11 @@
 //! [`Client`]: a queue's operations for processes that do not work on it.
 
 use crate::calendar::{self, Micros};
-use crate::desk::{ADD, ADD_AND_WAKE, fits, micros};
+use crate::desk::{NOT_WOKEN, Trigger, Wakes, add, fits, micros};
 use crate::dial::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
-use crate::list::{PAGE, Pages, Reading};
+use crate::list::{PAGE, Reading, age};
 use crate::processes::{Process, processes};
 use crate::schema::known;
 use crate::sleepers::WAKE;
@@ -18,8 +18,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio_postgres::Row;
-use tokio_postgres::types::Json;
 
 /// Maximum number of keys written by one statement.
 const AT_ONCE: usize = 1000;
@@ -138,14 +138,57 @@ pub struct GroupState {
     pub cap: Option<usize>,
 }
 
-/// Names of the groups of keys, in the order of the keys.
-type Groups = Vec<Option<Vec<u8>>>;
+/// The keys of a queue, listed page by page: [`Client::pages`].
+///
+/// A page has up to 20,000 keys. Within a page those in line come first and in order; pages follow the order of
+/// the keys. A key that is known all the time is listed once; concurrent changes of others may be listed or
+/// not.
+///
+/// ```no_run
+/// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+/// let first = pg.client("orders").pages().next_page().wait()?;
+/// println!("{} keys or more", first.map_or(0, |keys| keys.len()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pages {
+    client: Client,
+    reading: Arc<Mutex<Reading>>,
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+impl Pages {
+    /// Returns the next page; `None` behind the last one.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked. The next call tries the same page again.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let mut pages = pg.client("orders").pages();
+    /// println!("{:?}", pages.next_page().wait()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_page(&mut self) -> Op<Option<Vec<Listed>>> {
+        let reading = self.reading.clone();
+        self.client.with(move |office, queue| {
+            Box::pin(async move {
+                let page = reading.lock().await.page(office, queue).await?;
+                Ok(page.map(|keys| keys.into_iter().map(|(_, key)| key).collect()))
+            })
+        })
+    }
+}
+
+/// A key as the server has it, and the name of its group.
+type Encoded = (Vec<u8>, Option<Vec<u8>>);
 
 type Doing<T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send>>;
-
-pub(crate) fn age(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
 
 fn count(row: &Row, nth: usize) -> u64 {
     row.get::<_, i64>(nth).unsigned_abs()
@@ -182,7 +225,7 @@ impl Client {
     }
 
     /// Makes a call with the connection and the number of the queue.
-    pub(crate) fn with<T: Send + 'static>(
+    fn with<T: Send + 'static>(
         &self,
         call: impl for<'a> FnOnce(
             &'a mut Link,
@@ -295,41 +338,27 @@ impl Client {
         priority: i16,
         every: Option<Duration>,
     ) -> Op<()> {
-        let (keys, groups) = match self.encoded(keys) {
-            Ok(encoded) => encoded,
+        let keys = match self.encoded(keys) {
+            Ok(keys) => keys,
             Err(refused) => return Err(refused).into(),
         };
-        let (delay, every) = (delay.map_or(0, micros), every.map(micros));
-        let rank = -i32::from(priority);
         let sleepers = self.hub.sleepers.clone();
         self.with(move |office, queue| {
             Box::pin(async move {
-                let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
-                let mut rest = values.as_deref();
                 // a transaction that notifies holds others up that do: it must be short
-                let wakes = keys.len() <= FEW;
-                let mut is_owed = !wakes;
-                for keys in keys.chunks(AT_ONCE) {
-                    let groups = groups.as_mut().and_then(Iterator::next);
-                    let (delays, ranks) = (vec![delay; keys.len()], vec![rank; keys.len()]);
-                    let (queues, every) =
-                        (vec![queue; keys.len()], every.map(|every| vec![every; keys.len()]));
-                    let values = rest.map(|all| {
-                        let (these, others) = all.split_at(keys.len().min(all.len()));
-                        rest = Some(others);
-                        these
-                            .iter()
-                            .map(|value| Some(Json(&**value)))
-                            .collect::<Vec<Option<Json<&RawValue>>>>()
-                    });
-                    let params: [&dyn Param; 8] =
-                        [&queues, &keys, &delays, &ranks, &values, &every, &groups, &sleepers.name];
-                    if wakes {
-                        let told = office.query(ADD_AND_WAKE, &params).await?;
-                        is_owed = told.iter().any(|row| row.get::<_, i32>(0) == 0);
-                    } else {
-                        office.query(ADD, &params[..7]).await?;
+                let wakes = if keys.len() <= FEW { Wakes::Within } else { Wakes::Later };
+                let mut is_owed = wakes == Wakes::Later;
+                let mut values = values.into_iter().flatten();
+                let mut triggers = keys.into_iter().map(|(key, group)| {
+                    let (key, value) = (key.into(), values.next());
+                    Trigger { queue, key, delay, priority, value, every, group }
+                });
+                loop {
+                    let some: Vec<Trigger> = triggers.by_ref().take(AT_ONCE).collect();
+                    if some.is_empty() {
+                        break;
                     }
+                    is_owed |= add(office, &some, wakes, &sleepers.name).await?.contains_key(&NOT_WOKEN);
                 }
                 sleepers.wake(queue);
                 if is_owed {
@@ -342,13 +371,13 @@ impl Client {
     }
 
     /// Encodes keys, and the names of their groups.
-    fn encoded<K: Key>(&self, keys: &[K]) -> Result<(Vec<Vec<u8>>, Option<Groups>), EngineError> {
-        let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
-        let groups = self.group.as_ref().map(|group| keys.iter().map(|key| group(key)).collect::<Groups>());
-        for (nth, key) in keys.iter().enumerate() {
-            fits(key, groups.as_ref().and_then(|groups| groups[nth].as_deref()))?;
-        }
-        Ok((keys, groups))
+    fn encoded<K: Key>(&self, keys: &[K]) -> Result<Vec<Encoded>, EngineError> {
+        let encode = |key: &K| {
+            let key: Vec<u8> = key.to_bytes().into();
+            let group = self.group.as_ref().and_then(|group| group(&key));
+            fits(&key, group.as_deref()).map(|()| (key, group))
+        };
+        keys.iter().map(encode).collect()
     }
 
     /// Adds keys that come at the times of a schedule, however long their runs take, until they are cancelled. The clock
@@ -370,8 +399,8 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_scheduled<K: Key>(&self, keys: &[K], schedule: &Schedule, priority: i16) -> Op<()> {
-        let (keys, groups) = match self.encoded(keys) {
-            Ok(encoded) => encoded,
+        let keys = match self.encoded(keys) {
+            Ok(keys) => keys,
             Err(refused) => return Err(refused).into(),
         };
         let (schedule, rank) = (schedule.clone(), -i32::from(priority));
@@ -389,9 +418,8 @@ impl Client {
                 };
                 let period = calendar::next(&schedule, first).map_or(micros(LONG), |second| second - first);
                 let rule = schedule.to_string();
-                let mut groups = groups.as_ref().map(|groups| groups.chunks(AT_ONCE));
-                for keys in keys.chunks(AT_ONCE) {
-                    let groups = groups.as_mut().and_then(Iterator::next);
+                for some in keys.chunks(AT_ONCE) {
+                    let (keys, groups): (Vec<_>, Vec<_>) = some.iter().cloned().unzip();
                     let add = "select requeue.add_scheduled($1, $2, $3, $4, $5, $6, $7)";
                     office.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
                 }
@@ -460,7 +488,7 @@ impl Client {
     /// ```
     #[must_use]
     pub fn pages(&self) -> Pages {
-        Pages::new(self.clone())
+        Pages { client: self.clone(), reading: Arc::default() }
     }
 
     /// State of a key.

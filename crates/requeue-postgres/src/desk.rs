@@ -281,7 +281,7 @@ struct Sent {
 
 /// How a statement's triggers wake others.
 #[derive(Clone, Copy, PartialEq)]
-enum Wakes {
+pub(crate) enum Wakes {
     /// With the triggers, in one transaction.
     Within,
     /// In a transaction of its own, sent behind them.
@@ -326,15 +326,25 @@ async fn calls(link: &mut Link, wakes: Wakes) -> Result<(Call, Option<Call>), Fa
 }
 
 /// Adds triggers. Those of a locked key are set aside: no caller waits for them.
-pub(crate) const ADD: &str = "select q, k, what from requeue.adds($1, $2, $3, $4, $5, $6, $7, true)";
+const ADD: &str = "select q, k, what from requeue.adds($1, $2, $3, $4, $5, $6, $7, true)";
 /// [`ADD`] and [`WAKE`] in one transaction. A row with queue 0 means that [`WAKE`] is still to be called.
-pub(crate) const ADD_AND_WAKE: &str =
-    "select q, k, what from requeue.adds_and_wakes($1, $2, $3, $4, $5, $6, $7, $8)";
+const ADD_AND_WAKE: &str = "select q, k, what from requeue.adds_and_wakes($1, $2, $3, $4, $5, $6, $7, $8)";
 
 /// The result for each changed key.
-type Changed = HashMap<(i32, Vec<u8>), i16>;
+pub(crate) type Changed = HashMap<(i32, Vec<u8>), i16>;
 /// The entry of [`Changed`] that means that nobody was woken.
-const NOT_WOKEN: (i32, Vec<u8>) = (0, Vec::new());
+pub(crate) const NOT_WOKEN: (i32, Vec<u8>) = (0, Vec::new());
+
+/// Adds triggers in one statement. No call wakes others behind it.
+pub(crate) async fn add(
+    link: &mut Link,
+    triggers: &[Trigger],
+    wakes: Wakes,
+    who: &str,
+) -> Result<Changed, Failed> {
+    let (add, _) = calls(link, wakes).await?;
+    write(&add, triggers, wakes, who, None).await
+}
 
 async fn write(
     add: &Call,

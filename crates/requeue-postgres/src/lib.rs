@@ -86,11 +86,10 @@ mod typed;
 mod watch;
 mod words;
 
-pub use client::{Client, GroupState, MOST_COUNTED, Stats};
+pub use client::{Client, GroupState, MOST_COUNTED, Pages, Stats};
 pub use desk::LONGEST_KEY;
 pub use dial::Postgres;
 pub use groups::GroupRules;
-pub use list::Pages;
 pub use processes::Process;
 pub use queue::{Queue, QueueBuilder};
 pub use requeue::engine::Schedule;

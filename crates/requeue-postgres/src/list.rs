@@ -1,75 +1,25 @@
-//! [`Pages`]: the keys of a queue, listed page by page.
+//! The keys of a queue, listed page by page.
 
-use crate::client::{Client, age};
 use crate::desk::priority;
 use crate::link::Link;
 use crate::processes::holder;
+use requeue::EngineError;
 use requeue::engine::{Listed, Status};
-use requeue::{EngineError, Op};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
 /// Number of rows per call, so that no call takes long in a queue of millions.
 pub(crate) const PAGE: i32 = 20_000;
 
-/// The keys of a queue, listed page by page: [`Client::pages`].
-///
-/// A page has up to 20,000 keys. Within a page those in line come first and in order; pages follow the order of
-/// the keys. A key that is known all the time is listed once; concurrent changes of others may be listed or
-/// not.
-///
-/// ```no_run
-/// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
-/// let first = pg.client("orders").pages().next_page().wait()?;
-/// println!("{} keys or more", first.map_or(0, |keys| keys.len()));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct Pages {
-    client: Client,
-    reading: Arc<Mutex<Reading>>,
-}
-
-impl fmt::Debug for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pages").field("client", &self.client).finish_non_exhaustive()
-    }
-}
-
-impl Pages {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, reading: Arc::default() }
-    }
-
-    /// Returns the next page; `None` behind the last one.
-    ///
-    /// # Errors
-    ///
-    /// If the server can't be asked. The next call tries the same page again.
-    ///
-    /// ```no_run
-    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
-    /// let mut pages = pg.client("orders").pages();
-    /// println!("{:?}", pages.next_page().wait()?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn next_page(&mut self) -> Op<Option<Vec<Listed>>> {
-        let reading = self.reading.clone();
-        self.client.with(move |office, queue| {
-            Box::pin(async move {
-                let page = reading.lock().await.page(office, queue).await?;
-                Ok(page.map(|keys| keys.into_iter().map(|(_, key)| key).collect()))
-            })
-        })
-    }
+pub(crate) fn age(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// Sort key of listed keys: those in line first and in order.
-type Place = (bool, i16, i32, i64, bool, Option<i64>);
+pub(crate) type Place = (bool, i16, i32, i64, bool, Option<i64>);
 
 /// Progress of a listing.
 #[derive(Default)]
@@ -99,7 +49,7 @@ impl Reading {
 
     /// Reads the next page. Unread triggers are read first: one that is read by a process meanwhile is found in
     /// both places, and not in neither.
-    async fn page(
+    pub(crate) async fn page(
         &mut self,
         office: &mut Link,
         queue: i32,

@@ -18,14 +18,17 @@ fn ip(state: &str) -> bool {
     Command::new("ip").args(["link", "set", "lo", state]).status().is_ok_and(|status| status.success())
 }
 
-/// Number of connections of this network's clients to the server.
-fn connections() -> usize {
+/// Timers of the connections of this network's clients to the server: the kind, and the hundredths of a second left.
+fn timers() -> Vec<(String, u32)> {
     let all = std::fs::read_to_string("/proc/self/net/tcp").expect("it is Linux");
-    // the peer's port is 5439, and the connection is established
-    all.lines()
-        .filter(|line| line.split_whitespace().nth(2).is_some_and(|peer| peer.ends_with(":153F")))
-        .filter(|line| line.split_whitespace().nth(3) == Some("01"))
-        .count()
+    let timer = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // the peer's port is 5439, and the connection is established
+        let is_ours = fields.get(2)?.ends_with(":153F") && fields.get(3) == Some(&"01");
+        let (kind, left) = fields.get(5)?.split_once(':')?;
+        is_ours.then(|| (kind.to_owned(), u32::from_str_radix(left, 16).expect("a number")))
+    };
+    all.lines().filter_map(timer).collect()
 }
 
 #[test]
@@ -60,10 +63,14 @@ fn e44_a_connection_that_is_silently_cut_is_noticed_while_nothing_is_sent_on_it(
     pg.migrate().wait().expect("a schema");
     let q = pg.queue::<u32>("orders").open().wait().expect("a schema");
     q.add(1).wait().expect("it is up");
-    assert!(connections() > 0, "that for triggers is one of them");
+    // 02 is the timer of keepalive. A connection on which something was just sent has another one.
+    until("each connection is probed when nothing was sent on it for four seconds", || {
+        let timers = timers();
+        timers.len() > 1 && timers.iter().all(|(kind, left)| kind == "02" && *left <= 400)
+    });
     assert!(ip("down"));
     // nothing is sent on that one: the server's end, and those that are used, do not matter
-    until("all connections are given up", || connections() == 0);
+    until("all connections are given up", || timers().is_empty());
     assert!(ip("up"));
     until("the queue goes on", || q.add(2).wait().is_ok());
     drop((q, pg, cluster));
