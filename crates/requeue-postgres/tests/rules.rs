@@ -1058,7 +1058,7 @@ fn triggers_keep_their_order() -> bool {
         let locked = Instant::now();
         asked.push(there());
         let waits = "select count(*) from pg_stat_activity where datname = current_database()
-                     and application_name = 'requeue' and wait_event_type = 'Lock' and query like '%requeue.adds(%'";
+                     and application_name = 'requeue' and wait_event_type = 'Lock' and query like '%requeue.adds%'";
         until("a statement that waits", || db.sql(waits) == "1");
         // behind it, and then those that can't be sent with it: of the first two one is refused, and both are written anew
         asked.push(there());
