@@ -123,7 +123,7 @@ fn e37_on_a_server_a_run_that_ends_in_its_handlers_transaction_knows_the_next_ti
     });
 }
 
-/// What a program of version 1 does is played by the statements that it sends.
+/// The test plays a program of version 1 by the statements that it sends.
 #[test]
 fn e37_e43_a_process_that_knows_no_times_goes_on_and_a_newer_one_finds_the_time_again() {
     let Some(db) = Database::new() else { return };
