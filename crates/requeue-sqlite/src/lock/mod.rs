@@ -13,9 +13,13 @@
 //!   1 << 62                 what runs: 2^20 bytes for each hash of queue and key; how many are locked says since when
 //! ```
 //!
-//! An adder takes the gate and then the turn; a runner takes the turn alone, so that it comes after one adder at most, and
-//! lets an adder go first that waited while it had it. SQLite's log stands beside the *name*, so a second name of an open
-//! file is refused. What runs is shown after 40 ms, 1,024 keys at most.
+//! An adder takes the byte behind all that are locked in the line, waits until none before its own is, then waits for the
+//! turn, and leaves the line with it. A runner waits for the turn alone, and lets the first in line go before it comes
+//! again. Waiting is looking, more often the nearer the turn is: a wait in the kernel's own line woke two threads for each
+//! turn, and let newcomers pass.
+//!
+//! SQLite's log stands beside the *name*, so a second name of an open file is refused. What runs is shown after 40 ms,
+//! 1,024 keys at most.
 //!
 //! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a
 //! process has one descriptor per database, in a [table](DATABASES), which is closed when this crate no
