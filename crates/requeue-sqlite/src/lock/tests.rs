@@ -15,6 +15,14 @@ fn other(path: &Path) -> Bytes {
     Bytes::open(path, false).unwrap().0
 }
 
+fn until(holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < LONG, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn one_in_all_works_on_a_queue_whatever_the_name_of_the_file() {
     let (dir, path) = file();
@@ -62,9 +70,7 @@ fn e34_who_waits_has_the_turn_when_it_is_free_and_not_for_ever() {
     let (tell, told) = mpsc::channel();
     let waits = ours.clone();
     let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).map(drop)).unwrap());
-    while other.locked(LINE..RUNS).unwrap().is_none() {
-        std::thread::yield_now();
-    }
+    until(|| other.locked(LINE..RUNS).unwrap().is_some());
     assert!(told.try_recv().is_err());
     other.unlock(TURN..TURN + 1).unwrap();
     told.recv_timeout(LONG).unwrap().unwrap();
@@ -92,13 +98,7 @@ fn e34_nobody_has_the_turn_before_those_who_stood_in_line_first() {
     let (tell, told) = mpsc::channel();
     let waits = ours.clone();
     let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).unwrap()).unwrap());
-    let last = loop {
-        if let Some(last) = first.locked(LINE + 8..RUNS).unwrap() {
-            break last;
-        }
-        std::thread::yield_now();
-    };
-    assert_eq!(last.start, LINE + 8);
+    until(|| first.locked(LINE + 8..RUNS).unwrap() == Some(LINE + 8..LINE + 9));
     first.unlock(LINE + 3..LINE + 4).unwrap();
     // the turn is free, and it is the second's
     assert!(told.recv_timeout(Duration::from_millis(100)).is_err());
