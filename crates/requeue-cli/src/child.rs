@@ -21,14 +21,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::control::{Control, Level};
 use crate::group::Group;
-use crate::linger::Linger;
 use crate::log::{Log, Subject};
 use crate::lookup;
 use crate::order::Order;
+use crate::orphan_output::OrphanOutput;
 use crate::output::{Console, Meanwhile, Relay, Stream};
 use crate::process_group::has_process;
+use crate::process_slots::ProcessSlots;
 use crate::reaper::{Mark, RUN, Reaper};
-use crate::room::Room;
 
 /// Interval for checking a process whose end cannot be polled for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -71,7 +71,7 @@ pub(crate) struct Finish {
 
 /// Settings shared by all runs.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct Supervisor {
     pub(crate) timeout: Option<Duration>,
     /// Time between TERM and KILL.
     pub(crate) grace: Duration,
@@ -80,8 +80,8 @@ pub(crate) struct Keeper {
     pub(crate) control: Arc<Control>,
     pub(crate) console: Arc<Console>,
     pub(crate) log: Arc<Log>,
-    pub(crate) linger: Linger,
-    pub(crate) room: Room,
+    pub(crate) orphan_output: OrphanOutput,
+    pub(crate) process_slots: ProcessSlots,
     /// Ends the programs if we are killed. `None` if no queue outlives us.
     pub(crate) reaper: Option<Reaper>,
     /// The output of a run comes in one piece, at its end.
@@ -150,7 +150,7 @@ impl Output {
     }
 }
 
-impl Keeper {
+impl Supervisor {
     /// Whether the program has started at least once.
     pub(crate) fn ever_started(&self) -> bool {
         self.started.load(Ordering::Relaxed)
@@ -199,7 +199,7 @@ impl Keeper {
             let child = command.spawn()?;
             Ok((child, mark, out, err))
         };
-        let started = match self.room.start(&self.control, |text| self.log.note(text), start) {
+        let started = match self.process_slots.start(&self.control, |text| self.log.note(text), start) {
             Err(e) if is_for_shell(&e, &command) => {
                 self.by_shell.store(true, Ordering::Relaxed);
                 return self.run_watched(command, subject, tags, is_lost, scratch, watch);
@@ -219,7 +219,7 @@ impl Keeper {
         let together = (self.groups || self.order.is_some()).then(|| Arc::new(Group::new(option)));
         let until = self.timeout.and_then(|d| Instant::now().checked_add(d));
         let course = Course {
-            keeper: self,
+            supervisor: self,
             subject,
             is_lost,
             group: Pid::from_child(&child),
@@ -262,7 +262,7 @@ impl Keeper {
             Phase::Ending { why, .. } | Phase::Killed { why } => why,
         };
         for output in run.outputs.into_iter().flatten() {
-            self.linger.take(output);
+            self.orphan_output.take(output);
         }
         let output_lost = lost && !matches!(ended, Ended::Unheard | Ended::Stopped);
         Ok(Some(Finish { ended, output_lost, at: exited.unwrap_or_else(Instant::now) }))
@@ -336,7 +336,7 @@ impl Process {
 
 /// The progress of a run.
 struct Course<'a> {
-    keeper: &'a Keeper,
+    supervisor: &'a Supervisor,
     subject: Subject<'a>,
     /// Whether the run belongs to another process by now.
     is_lost: &'a dyn Fn() -> bool,
@@ -385,7 +385,7 @@ impl Course<'_> {
     fn is_stopped(&mut self, signal: i32) {
         if [Signal::TTIN.as_raw(), Signal::TTOU.as_raw()].contains(&signal) {
             self.term(Ended::WantedTerminal(signal));
-        } else if self.keeper.control.reached(Level::WorkOff) {
+        } else if self.supervisor.control.reached(Level::WorkOff) {
             self.term(Ended::Stopped);
         } else {
             self.stopped.get_or_insert(Stopped { signal, told: false });
@@ -396,15 +396,15 @@ impl Course<'_> {
     fn tell(&mut self) {
         if let Some(Stopped { signal, told: told @ false }) = &mut self.stopped {
             *told = true;
-            let (keeper, signal) = (self.keeper, *signal);
-            keeper.log.stopped(self.subject, signal, self.group, self);
+            let (supervisor, signal) = (self.supervisor, *signal);
+            supervisor.log.stopped(self.subject, signal, self.group, self);
         }
     }
 
     /// Handles deadlines and notices.
     fn move_on(&mut self) {
         let passed = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
-        let control = &self.keeper.control;
+        let control = &self.supervisor.control;
         // before it is asked: it may be lost a moment later
         let now = Instant::now();
         let is_lost = (self.is_lost)();
@@ -436,13 +436,13 @@ impl Course<'_> {
 
     /// When everything of a run that is no longer ours must have ended, if a lease says so.
     fn lease_ends(&self) -> Option<Instant> {
-        let lease = self.keeper.lease?;
+        let lease = self.supervisor.lease?;
         // one that was never seen kept is over already
         Some(self.kept.and_then(|kept| kept.checked_add(lease.left)).unwrap_or_else(Instant::now))
     }
 
     fn term(&mut self, why: Ended) {
-        let kill_at = Instant::now().checked_add(self.keeper.grace);
+        let kill_at = Instant::now().checked_add(self.supervisor.grace);
         let lease_ends = self.lease_ends().filter(|_| why == Ended::LeaseLost);
         let kill_at = kill_at.into_iter().chain(lease_ends).min();
         self.phase = Phase::Ending { why, kill_at };
@@ -461,7 +461,7 @@ impl Course<'_> {
 /// The child's care while the reader of our output blocks the worker.
 impl Meanwhile for Course<'_> {
     fn until(&self) -> Option<Instant> {
-        let glance = Instant::now() + self.keeper.lease.map_or(GLANCE, |lease| lease.look);
+        let glance = Instant::now() + self.supervisor.lease.map_or(GLANCE, |lease| lease.look);
         let at = match self.phase {
             Phase::Running { .. } if self.exited.is_some() => return None,
             Phase::Running { until: at } | Phase::Ending { kill_at: at, .. } => at,
@@ -538,7 +538,7 @@ impl Run<'_> {
     /// Waits for the next event, and reads the available output.
     fn wait(&mut self, scratch: &mut [u8]) -> io::Result<()> {
         let Self { course, process, outputs, .. } = self;
-        let (control, console) = (&course.keeper.control, &course.keeper.console);
+        let (control, console) = (&course.supervisor.control, &course.supervisor.console);
         let notice = match course.phase {
             Phase::Running { .. } => Some(control.children_stop.fd()),
             Phase::Ending { .. } => Some(control.children_die.fd()),
@@ -581,7 +581,7 @@ impl Run<'_> {
     /// Reads the child's remaining output from its pipes, which others may hold open.
     fn read_aftermath(&mut self, scratch: &mut [u8]) {
         let Self { course, outputs, .. } = self;
-        let console = &course.keeper.console;
+        let console = &course.supervisor.console;
         for place in outputs {
             let mut taken = 0;
             while let Some(output) = place {
@@ -607,18 +607,18 @@ mod tests {
     use super::*;
     use crate::control::Level;
 
-    fn keeper(timeout: Option<Duration>) -> Keeper {
+    fn supervisor(timeout: Option<Duration>) -> Supervisor {
         let control = Arc::new(Control::new(|_| {}).unwrap());
         let console = Arc::new(Console::new(Arc::clone(&control)));
         let grace = Duration::from_millis(20);
-        Keeper {
+        Supervisor {
             timeout,
             grace,
             lease: None,
             control,
             log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
-            linger: Linger::new(Arc::clone(&console)),
-            room: Room::default(),
+            orphan_output: OrphanOutput::new(Arc::clone(&console)),
+            process_slots: ProcessSlots::default(),
             reaper: None,
             groups: false,
             order: None,
@@ -640,17 +640,17 @@ mod tests {
     #[test]
     fn a_process_that_can_only_be_looked_at_is_seen_through_too() {
         let mut scratch = [0; 1024];
-        let mut run = |keeper: &Keeper, script| {
+        let mut run = |supervisor: &Supervisor, script| {
             let finish =
-                keeper.run_watched(sh(script), ANY, None, &|| false, &mut scratch, |_| Process::Look);
+                supervisor.run_watched(sh(script), ANY, None, &|| false, &mut scratch, |_| Process::Look);
             finish.unwrap().unwrap().ended
         };
-        assert_eq!(run(&keeper(None), "exit 3"), Ended::Exit(3));
-        assert_eq!(run(&keeper(None), "exec >&- 2>&-; sleep 0.1; exit 4"), Ended::Exit(4));
-        assert_eq!(run(&keeper(None), "kill -9 $$"), Ended::Signal(9));
-        let short = keeper(Some(Duration::from_millis(20)));
+        assert_eq!(run(&supervisor(None), "exit 3"), Ended::Exit(3));
+        assert_eq!(run(&supervisor(None), "exec >&- 2>&-; sleep 0.1; exit 4"), Ended::Exit(4));
+        assert_eq!(run(&supervisor(None), "kill -9 $$"), Ended::Signal(9));
+        let short = supervisor(Some(Duration::from_millis(20)));
         assert_eq!(run(&short, "trap '' TERM; while :; do sleep 1; done"), Ended::TimedOut);
-        let stopped = keeper(None);
+        let stopped = supervisor(None);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !stopped.ever_started() {
@@ -669,7 +669,8 @@ mod tests {
     fn a_program_that_ignores_term_is_killed_when_its_lease_ends_and_not_after_the_grace() {
         let lease = Duration::from_millis(300);
         let hour = Duration::from_secs(3600);
-        let keeper = |timeout| Keeper { grace: hour, lease: Some(Lease::new(lease)), ..keeper(timeout) };
+        let supervisor =
+            |timeout| Supervisor { grace: hour, lease: Some(Lease::new(lease)), ..supervisor(timeout) };
         let dir = tempfile::tempdir().unwrap();
         let is_deaf = dir.path().join("deaf");
         let deaf = || {
@@ -677,17 +678,17 @@ mod tests {
             command.env("F", &is_deaf);
             command
         };
-        let ended = |keeper: Keeper, is_lost: &dyn Fn() -> bool| {
-            keeper.run(deaf(), ANY, None, is_lost, &mut [0; 1024]).unwrap().unwrap().ended
+        let ended = |supervisor: Supervisor, is_lost: &dyn Fn() -> bool| {
+            supervisor.run(deaf(), ANY, None, is_lost, &mut [0; 1024]).unwrap().unwrap().ended
         };
-        assert_eq!(ended(keeper(None), &|| is_deaf.exists()), Ended::LeaseLost);
+        assert_eq!(ended(supervisor(None), &|| is_deaf.exists()), Ended::LeaseLost);
         // it is there by now
-        assert_eq!(ended(keeper(None), &|| true), Ended::LeaseLost);
+        assert_eq!(ended(supervisor(None), &|| true), Ended::LeaseLost);
         // TERM has come for another reason, when it is lost
         std::fs::remove_file(&is_deaf).unwrap();
         let looks = std::cell::Cell::new(0);
         let later = || is_deaf.exists() && looks.replace(looks.get() + 1) > 20;
-        assert_eq!(ended(keeper(Some(Duration::from_millis(100))), &later), Ended::TimedOut);
+        assert_eq!(ended(supervisor(Some(Duration::from_millis(100))), &later), Ended::TimedOut);
     }
 
     #[test]
@@ -706,7 +707,8 @@ mod tests {
                 rustix::process::waitpid(Some(Pid::from_child(child)), rustix::process::WaitOptions::empty());
             Process::of(child)
         };
-        let finish = keeper(None).run_watched(sh("exit 0"), ANY, None, &|| false, &mut [0; 1024], takes_it);
+        let finish =
+            supervisor(None).run_watched(sh("exit 0"), ANY, None, &|| false, &mut [0; 1024], takes_it);
         assert_eq!(finish.unwrap().unwrap().ended, Ended::Unknown);
     }
 }

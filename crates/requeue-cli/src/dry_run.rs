@@ -11,8 +11,8 @@ use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::line::Format;
 use crate::run::refuse;
+use crate::run_stats::Distinct;
 use crate::show;
-use crate::tally::Distinct;
 use crate::template::{Template, Unpassable};
 use crate::watch;
 

@@ -9,7 +9,7 @@ use crate::joblog::{Joblog, Resume};
 use crate::key_file::KeyFile;
 use crate::line::{Beside, Format};
 use crate::listen::Exports;
-use crate::tally::{GaveUp, Key};
+use crate::run_stats::{GaveUp, Key};
 use crate::whole_file::{Own, WholeFile};
 
 #[derive(Debug)]

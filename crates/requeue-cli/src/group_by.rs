@@ -5,7 +5,7 @@ use requeue::GroupRules;
 
 use crate::args::{Engine, Run};
 use crate::queue::Shape;
-use crate::tally::Key;
+use crate::run_stats::Key;
 
 /// The rule for the group of a key.
 #[derive(Clone, Debug)]

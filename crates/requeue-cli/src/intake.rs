@@ -19,8 +19,8 @@ use crate::log::Log;
 use crate::order::Order;
 use crate::payload::Payload;
 use crate::queue::Queue;
+use crate::run_stats::{Distinct, Key, RunStats};
 use crate::state::State;
-use crate::tally::{Distinct, Key, Tally};
 use crate::watched::Watched;
 
 /// The cause of a run, from the key's triggers since the last run.
@@ -131,7 +131,7 @@ impl Intake {
 
     /// Adds a key, and counts it; false once the queue is shut down. With `--state` this only begins, and
     /// [`settle`](Self::settle) counts it.
-    pub(crate) fn add(&self, tally: &Tally, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
+    pub(crate) fn add(&self, run_stats: &RunStats, key: &[u8], seen: Option<Seen>, beside: Beside) -> bool {
         let key = self.key(key);
         if let Some(order) = &self.order {
             // Before a worker can have it. Where the queue refuses it the end is near, which passes all on.
@@ -155,45 +155,45 @@ impl Intake {
             _ => self.add_cause(key, self.cause(seen, beside.payload), beside.priority, debounce),
         };
         let Some(added) = added else { return false };
-        self.count(tally, key, added);
+        self.count(run_stats, key, added);
         true
     }
 
-    fn count(&self, tally: &Tally, key: &[u8], added: Added) {
-        Tally::add(&tally.triggers);
+    fn count(&self, run_stats: &RunStats, key: &[u8], added: Added) {
+        RunStats::add(&run_stats.triggers);
         if matches!(added, Added::Coalesced) {
-            Tally::add(&tally.coalesced);
+            RunStats::add(&run_stats.coalesced);
         } else if lock(&self.distinct).is_new(key) {
-            Tally::add(&tally.keys);
+            RunStats::add(&run_stats.keys);
         }
     }
 
     /// Repeats the last key that was added: one run serves both.
-    pub(crate) fn repeat(&self, tally: &Tally) {
+    pub(crate) fn repeat(&self, run_stats: &RunStats) {
         if !self.state.as_ref().is_some_and(|state| state.repeat()) {
-            Tally::add(&tally.triggers);
-            Tally::add(&tally.coalesced);
+            RunStats::add(&run_stats.triggers);
+            RunStats::add(&run_stats.coalesced);
         }
     }
 
     /// Waits until the added keys are as safe as they will be. Returns the number of lines that were not
     /// accepted.
-    pub(crate) fn settle(&self, tally: &Tally, control: &Control, log: &Log) -> u64 {
+    pub(crate) fn settle(&self, run_stats: &RunStats, control: &Control, log: &Log) -> u64 {
         let Some(state) = &self.state else { return 0 };
         state.settle(control, log, |key, added, lines| {
-            self.count(tally, key, added);
-            (1..lines).for_each(|_| self.count(tally, key, Added::Coalesced));
+            self.count(run_stats, key, added);
+            (1..lines).for_each(|_| self.count(run_stats, key, Added::Coalesced));
         })
     }
 
     /// Counts a key that came after the queue was shut down: it is left.
-    pub(crate) fn came_too_late(&self, tally: &Tally, key: &[u8], beside: Beside) {
+    pub(crate) fn came_too_late(&self, run_stats: &RunStats, key: &[u8], beside: Beside) {
         let key = self.key(key);
-        Tally::add(&tally.triggers);
+        RunStats::add(&run_stats.triggers);
         if lock(&self.distinct).is_new(key) {
-            Tally::add(&tally.keys);
+            RunStats::add(&run_stats.keys);
         }
-        tally.came_too_late(key, beside);
+        run_stats.came_too_late(key, beside);
     }
 
     fn cause(&self, seen: Option<Seen>, payload: Option<Payload>) -> Cause {
@@ -229,15 +229,15 @@ impl Intake {
     }
 
     /// Decides what a key that was handed out is run for, after this number of failures in a row.
-    pub(crate) fn sees(&self, tally: &Tally, key: &[u8], cause: &Cause, failures: u32) -> Begin {
+    pub(crate) fn sees(&self, run_stats: &RunStats, key: &[u8], cause: &Cause, failures: u32) -> Begin {
         match (&self.watched, &cause.seen) {
             (Some(watched), Some(seen)) if !cause.typed => match watched.begins(key, seen, failures) {
                 Some(seen) => Begin::Run(Some(seen)),
                 None => {
                     // Its trigger and the deletion come to nothing together.
-                    Tally::add(&tally.coalesced);
+                    RunStats::add(&run_stats.coalesced);
                     if !watched.knows(key) && lock(&self.distinct).remove(key) {
-                        tally.keys.fetch_sub(1, Ordering::Relaxed);
+                        run_stats.keys.fetch_sub(1, Ordering::Relaxed);
                     }
                     Begin::Nothing
                 }
@@ -308,7 +308,7 @@ mod tests {
         clock: FakeClock,
         queue: Queue,
         intake: Intake,
-        tally: Tally,
+        run_stats: RunStats,
     }
 
     fn setting() -> Setting {
@@ -328,12 +328,12 @@ mod tests {
             distinct: Mutex::default(),
             order: None,
         };
-        Setting { clock, queue, intake, tally: Tally::default() }
+        Setting { clock, queue, intake, run_stats: RunStats::default() }
     }
 
     impl Setting {
         fn add(&self, event: Event) {
-            assert!(self.intake.add(&self.tally, b"a", seen(event), Beside::default()));
+            assert!(self.intake.add(&self.run_stats, b"a", seen(event), Beside::default()));
         }
 
         /// The event of the run that can begin now.
@@ -391,7 +391,7 @@ mod tests {
         s.intake.shut_down(false);
         assert_eq!(s.run(), Some(Event::Write));
         assert_eq!(s.run(), None);
-        assert!(!s.intake.add(&s.tally, b"b", None, Beside::default()));
+        assert!(!s.intake.add(&s.run_stats, b"b", None, Beside::default()));
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn what_merges_into_a_run_that_is_coming_counts_as_coalesced() {
         let s = setting();
-        let count = || [&s.tally.triggers, &s.tally.coalesced].map(|n| n.load(Ordering::Relaxed));
+        let count = || [&s.run_stats.triggers, &s.run_stats.coalesced].map(|n| n.load(Ordering::Relaxed));
         // Ready at once, and not yet handed out.
         s.add(Event::Initial);
         s.add(Event::Write);

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::child::Ended;
 use crate::keys::Piece;
-use crate::tally::Key;
+use crate::run_stats::Key;
 
 const HEAD: &str = "key\tattempt\tstart\tseconds\tstatus\tsignal\n";
 

@@ -99,7 +99,7 @@ const LEAST: u64 = EACH + 4 * 2 + 2;
 ///
 /// The available and the required number.
 pub(crate) fn check() -> Result<(), String> {
-    // Where others of our user have the rest, it may be there again: see `Room`.
+    // Where others of our user have the rest, it may be there again: see `ProcessSlots`.
     if let Some(limit) = processes().filter(|limit| *limit < LEAST_PROCESSES) {
         return Err(format!(
             "too few processes are allowed: the limit is {limit}, and {LEAST_PROCESSES} are needed; \
@@ -113,7 +113,7 @@ pub(crate) fn check() -> Result<(), String> {
             "too few open files are allowed: the limit is {limit}, and {} are needed; raise it with ulimit -n",
             limit + LEAST - free
         )),
-        // What the whole system has too little of may be there again: see `Room`.
+        // What the whole system has too little of may be there again: see `ProcessSlots`.
         _ => Ok(()),
     }
 }
@@ -125,7 +125,7 @@ pub(crate) fn raise_for(workers: usize, listens: bool) {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
-        // Where it fails, fewer run at once: see `Room`.
+        // Where it fails, fewer run at once: see `ProcessSlots`.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

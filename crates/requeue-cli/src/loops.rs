@@ -16,8 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use memchr::memmem;
 
+use crate::run_stats::Key;
 use crate::show;
-use crate::tally::Key;
 
 /// Number of runs of a key, each caused by the previous one, that start a trial.
 const STREAK: u32 = 5;

@@ -17,8 +17,6 @@ use clap::Parser as _;
 
 mod args;
 mod child;
-#[allow(unsafe_code)]
-mod closed;
 mod control;
 mod dry_run;
 mod duration;
@@ -35,27 +33,29 @@ mod key_file;
 mod keys;
 mod limits;
 mod line;
-mod linger;
 mod listen;
 mod log;
 mod lookup;
 mod loops;
 mod order;
+mod orphan_output;
 mod outcome;
 mod output;
 mod payload;
 mod plan;
 mod process_group;
+mod process_slots;
 mod progress;
 mod queue;
 mod reaper;
-mod room;
 mod run;
+mod run_stats;
 mod show;
 mod signals;
 mod state;
+#[allow(unsafe_code)]
+mod stdio_check;
 mod summary;
-mod tally;
 mod template;
 mod watch;
 mod watched;
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 
 /// Prints the help or the version. Returns the exit status.
 fn show(text: &clap::Error) -> u8 {
-    if let Err(why) = closed::has_output() {
+    if let Err(why) = stdio_check::has_output() {
         return run::refuse(run::USAGE, why);
     }
     match text.print().and_then(|()| io::stdout().flush()) {

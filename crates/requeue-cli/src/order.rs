@@ -16,7 +16,7 @@ use tempfile::SpooledTempFile;
 
 use crate::group::{IN_MEMORY, Kept, Spool};
 use crate::output::{Console, Meanwhile, Stream};
-use crate::tally::Key;
+use crate::run_stats::Key;
 
 /// The order of places, and what they keep.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::args::{AGAIN, Run};
 use crate::child::Ended;
 use crate::duration;
-use crate::room::is_shortage;
+use crate::process_slots::is_shortage;
 use crate::template::Unpassable;
 
 /// The reason why a run, or a key, failed.
@@ -123,7 +123,7 @@ pub(crate) enum StartError {
 /// Judges the reason why the program did not start; `ever`: it has started before, so a program that is just
 /// being replaced is no reason to end.
 pub(crate) fn judge_start(error: io::Error, ever: bool, attempt: u32, args: &Run) -> StartError {
-    // One that has lasted, see `Room`.
+    // One that has lasted, see `ProcessSlots`.
     if is_shortage(&error) {
         let why = format!("the system had no room for one program more: {error} (see ulimit -u, -n and -v)");
         return StartError::Program(126, io::Error::new(error.kind(), why));

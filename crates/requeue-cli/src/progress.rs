@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::duration;
 use crate::output::Console;
-use crate::tally::Tally;
+use crate::run_stats::RunStats;
 
 const TICK: Duration = Duration::from_millis(200);
 
@@ -48,17 +48,17 @@ pub(crate) struct Keys {
 /// Draws until `end` is closed, then removes the line.
 pub(crate) fn draw(
     console: &Console,
-    tally: &Tally,
+    run_stats: &RunStats,
     keys: &Keys,
     queue: impl Fn() -> InQueue,
     end: &Receiver<()>,
 ) {
     let mut pace = Pace::since(Instant::now());
     loop {
-        let runs = tally.runs.load(Ordering::Relaxed) - tally.running.load(Ordering::Relaxed) as u64;
+        let runs = run_stats.runs.load(Ordering::Relaxed) - run_stats.running.load(Ordering::Relaxed) as u64;
         let rate = pace.rate(Instant::now(), runs);
         let ended = keys.ended.load(Ordering::Relaxed);
-        let line = (ended || !keys.typed).then(|| line(tally, queue(), rate, ended, keys.on_server));
+        let line = (ended || !keys.typed).then(|| line(run_stats, queue(), rate, ended, keys.on_server));
         console.progress(line.as_deref().map(clipped));
         match end.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -68,14 +68,14 @@ pub(crate) fn draw(
     console.progress(None);
 }
 
-fn line(tally: &Tally, queue: InQueue, rate: f64, ended: bool, on_server: bool) -> String {
+fn line(run_stats: &RunStats, queue: InQueue, rate: f64, ended: bool, on_server: bool) -> String {
     let in_queue =
         if on_server { String::new() } else { format!("{} ready, {} waiting, ", queue.ready, queue.waiting) };
     let mut line = format!(
         "{} done, {} running, {in_queue}{} failed, {rate:.1}/s",
-        tally.well.load(Ordering::Relaxed),
-        tally.running.load(Ordering::Relaxed),
-        tally.gave_up_count(),
+        run_stats.well.load(Ordering::Relaxed),
+        run_stats.running.load(Ordering::Relaxed),
+        run_stats.gave_up_count(),
     );
     // Those that wait have a time of their own.
     let in_line = queue.ready + queue.held;
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn the_line_names_what_it_counts() {
         let queue = InQueue { ready: 3, waiting: 4, held: 1 };
-        let line = |queue, rate, ended| line(&Tally::default(), queue, rate, ended, false);
+        let line = |queue, rate, ended| line(&RunStats::default(), queue, rate, ended, false);
         let open = line(queue, 1.25, false);
         assert_eq!(open, "0 done, 0 running, 3 ready, 4 waiting, 0 failed, 1.2/s");
         let ended = line(queue, 0.1, true);
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn of_a_server_the_line_does_not_tell_what_only_this_process_has() {
         let queue = InQueue { ready: 3, waiting: 4, held: 1 };
-        let line = |ended| line(&Tally::default(), queue, 0.1, ended, true);
+        let line = |ended| line(&RunStats::default(), queue, 0.1, ended, true);
         assert_eq!(line(false), "0 done, 0 running, 0 failed, 0.1/s");
         assert_eq!(line(true), "0 done, 0 running, 0 failed, 0.1/s, eta 40s");
     }

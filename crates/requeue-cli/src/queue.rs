@@ -13,8 +13,8 @@ use requeue_prometheus::QueueSink;
 use crate::args::{Engine, Rate, Run};
 use crate::group_by::{at_once, with_groups};
 use crate::intake::Cause;
+use crate::run_stats::Key;
 use crate::state::State;
-use crate::tally::Key;
 
 /// A queue of keys, each with the cause of its run, if known.
 pub(crate) type Queue = WorkQueue<Key, Cause>;

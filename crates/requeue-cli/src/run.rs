@@ -11,8 +11,7 @@ use requeue::{Metrics as _, Worker};
 use requeue_watch::Watcher;
 
 use crate::args::{Engine, Form, Run};
-use crate::child::{Keeper, Lease};
-use crate::closed;
+use crate::child::{Lease, Supervisor};
 use crate::control::{Control, Level};
 use crate::dry_run;
 use crate::files::{self, Files};
@@ -21,23 +20,24 @@ use crate::joblog::Resume;
 use crate::keys::{self, End, Piece};
 use crate::limits;
 use crate::line::Format;
-use crate::linger::Linger;
 use crate::listen::{Exports, Listening};
 use crate::log::{Log, Subject};
 use crate::lookup::{self, NoProgram};
 use crate::loops::Loops;
+use crate::orphan_output::OrphanOutput;
 use crate::outcome::Failure;
 use crate::output::{Console, Stream};
+use crate::process_slots::ProcessSlots;
 use crate::progress::{self, InQueue, Keys};
 use crate::queue::{self, Opened, Retries};
 use crate::reaper::Reaper;
-use crate::room::Room;
+use crate::run_stats::{GaveUp, Key, RunStats};
 use crate::signals::{self, First, Listener};
+use crate::stdio_check;
 use crate::summary::Summary;
-use crate::tally::{GaveUp, Key, Tally};
 use crate::template::{Template, Unpassable};
 use crate::watch;
-use crate::worker::{self, Shop};
+use crate::worker::{self, App};
 
 /// Exit status for a wrong command line.
 pub(crate) const USAGE: u8 = 2;
@@ -47,8 +47,8 @@ pub(crate) const CLOSED: u8 = 128 + 13;
 
 /// Runs `requeue run`. Returns the exit status.
 pub(crate) fn run(args: Run) -> u8 {
-    let reads = if args.reads_input() { closed::has_input() } else { Ok(()) };
-    if let Err(why) = reads.and_then(|()| closed::has_output()) {
+    let reads = if args.reads_input() { stdio_check::has_input() } else { Ok(()) };
+    if let Err(why) = reads.and_then(|()| stdio_check::has_output()) {
         return refuse(USAGE, why);
     }
     let (file, template_args) = match program(&args) {
@@ -165,18 +165,18 @@ fn control(
         let why = |e| log.note(&format!("if this process is killed its programs go on: {e}"));
         reaper.map_err(why).ok()
     });
-    let shop = Arc::new(Shop {
+    let app = Arc::new(App {
         queue: queue.clone(),
         state,
-        keeper: Keeper {
+        supervisor: Supervisor {
             timeout: args.timeout,
             grace: args.grace,
             lease,
             control: Arc::clone(&control),
             console: Arc::clone(&console),
             log: Arc::clone(&log),
-            linger: Linger::new(Arc::clone(&console)),
-            room: Room::default(),
+            orphan_output: OrphanOutput::new(Arc::clone(&console)),
+            process_slots: ProcessSlots::default(),
             reaper,
             groups: args.group,
             order: intake.order.clone(),
@@ -185,7 +185,11 @@ fn control(
         },
         template,
         format: Format::new(&args),
-        tally: if args.works { Tally::of_an_engine(args.failed_to.is_some()) } else { Tally::default() },
+        run_stats: if args.works {
+            RunStats::of_an_engine(args.failed_to.is_some())
+        } else {
+            RunStats::default()
+        },
         log: Arc::clone(&log),
         sink,
         intake,
@@ -198,7 +202,7 @@ fn control(
     let server = match listening {
         None => None,
         Some(listening) => {
-            if let Some(address) = listening.chosen(shop.args.listen) {
+            if let Some(address) = listening.chosen(app.args.listen) {
                 log.note(&format!("listening on http://{address}"));
             }
             Some(listening.serve(&queue)?)
@@ -209,13 +213,13 @@ fn control(
             if resume.unreadable == 1 { "1 line is" } else { &format!("{} lines are", resume.unreadable) };
         log.note(&format!("--joblog: {lines} no row, and passed over"));
     }
-    if let Some(found) = shop.state.as_ref().and_then(|state| state.found()) {
+    if let Some(found) = app.state.as_ref().and_then(|state| state.found()) {
         log.note(&found);
     }
-    let watched = !shop.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+    let watched = !app.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     let keys = Keys {
-        typed: shop.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
-        on_server: shop.args.is_on_server(),
+        typed: app.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
+        on_server: app.args.is_on_server(),
         ended: AtomicBool::new(false),
     };
     let (end_progress, progress_ends) = mpsc::channel();
@@ -225,17 +229,17 @@ fn control(
                 let stats = queue.stats();
                 InQueue { ready: stats.ready, waiting: stats.waiting, held: stats.held }
             };
-            let (console, tally, keys) = (&console, &shop.tally, &keys);
-            let draw = move || progress::draw(console, tally, keys, in_queue, &progress_ends);
+            let (console, run_stats, keys) = (&console, &app.run_stats, &keys);
+            let draw = move || progress::draw(console, run_stats, keys, in_queue, &progress_ends);
             // Where there is no thread for it the work is done without.
             let _ = std::thread::Builder::new().spawn_scoped(scope, draw);
         }
-        let wanted = workers_wanted(&shop.args);
+        let wanted = workers_wanted(&app.args);
         let (workers, scarce) = limits::with_room(wanted);
         if workers < wanted {
             log.note(&format!("{scarce}: it goes on as with -j {workers}"));
         }
-        let worker = match worker::start(&shop, workers) {
+        let worker = match worker::start(&app, workers) {
             Ok(worker) => Arc::new(worker),
             Err(e) => {
                 control.raise(Level::Stop);
@@ -247,31 +251,31 @@ fn control(
         if in_file && control.reached(Level::LastRuns) {
             drop(worker.stop(Duration::MAX));
         }
-        let read = || if shop.args.works { (End::Input, None) } else { read(&shop, resume) };
+        let read = || if app.args.works { (End::Input, None) } else { read(&app, resume) };
         let (input, error) = match watcher {
             None => read(),
-            Some(watcher) => watch::feed(&shop, watcher, read),
+            Some(watcher) => watch::feed(&app, watcher, read),
         };
-        if shop.args.stay && input == End::Input && error.is_none() {
-            if let Some(state) = &shop.state {
+        if app.args.stay && input == End::Input && error.is_none() {
+            if let Some(state) = &app.state {
                 state.stay(&control, &log);
             }
         }
         keys.ended.store(true, Ordering::Relaxed);
-        see_off(&shop, &worker);
+        see_off(&app, &worker);
         worker.join();
         *started.lock().unwrap_or_else(PoisonError::into_inner) = None;
         queue.shut_down();
         drop(end_progress);
-        let fault = shop.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));
+        let fault = app.faulty.load(Ordering::Relaxed).then(|| io::Error::other("a worker failed"));
         (input, error.or(fault))
     });
-    let output_lost = shop.keeper.order.as_ref().is_some_and(|order| order.finish(&console));
-    shop.keeper.linger.end();
+    let output_lost = app.supervisor.order.as_ref().is_some_and(|order| order.finish(&console));
+    app.supervisor.orphan_output.end();
     signals.messages_said();
     drop(server);
     let ending = Ending { input, read_error, signal: signals.first(), output_lost, took: began.elapsed() };
-    let status = report(&shop, &ending, exports.as_deref());
+    let status = report(&app, &ending, exports.as_deref());
     // Only now: somebody may want to interrupt the last words, too.
     drop(signals);
     Ok(status)
@@ -285,39 +289,39 @@ fn workers_wanted(args: &Run) -> usize {
 }
 
 /// Feeds the queue until the end of the input or of the reading.
-fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
-    let (tally, control) = (&shop.tally, &shop.keeper.control);
-    let format = &shop.format;
+fn read(app: &App, mut resume: Resume) -> (End, Option<io::Error>) {
+    let (run_stats, control) = (&app.run_stats, &app.supervisor.control);
+    let format = &app.format;
     let mut lost = 0;
     let mut each = |piece: Piece<'_>| {
         let (beside, piece) = format.read(piece);
         match piece {
-            piece if resume.skips(&piece) => Tally::add(&tally.skipped),
+            piece if resume.skips(&piece) => RunStats::add(&run_stats.skipped),
             Piece::Key(key) => {
                 // The queue takes no more keys: this one is left, and told by name.
-                if !shop.intake.add(tally, key, None, beside.clone()) {
-                    shop.intake.came_too_late(tally, key, beside);
+                if !app.intake.add(run_stats, key, None, beside.clone()) {
+                    app.intake.came_too_late(run_stats, key, beside);
                 }
             }
             Piece::Repeated => {
-                shop.intake.repeat(tally);
-                if let Some(sink) = &shop.sink {
+                app.intake.repeat(run_stats);
+                if let Some(sink) = &app.sink {
                     sink.coalesced(1);
                 }
             }
-            Piece::TooLong { start, bytes } => give_up_too_long(shop, start, bytes),
-            Piece::NoKey(line, why) => give_up_unread(shop, line.to_vec(), why),
-            Piece::Pause => lost += shop.intake.settle(tally, control, &shop.log),
+            Piece::TooLong { start, bytes } => give_up_too_long(app, start, bytes),
+            Piece::NoKey(line, why) => give_up_unread(app, line.to_vec(), why),
+            Piece::Pause => lost += app.intake.settle(run_stats, control, &app.log),
         }
         lost == 0
     };
-    let (stop, to_the_last) = (control.reading_ends.fd(), shop.args.left_to.is_some());
+    let (stop, to_the_last) = (control.reading_ends.fd(), app.args.left_to.is_some());
     let stdin = rustix::stdio::stdin();
-    let (separator, longest) = (shop.args.separator(), (shop.args.longest_key(), format.folds()));
+    let (separator, longest) = (app.args.separator(), (app.args.longest_key(), format.folds()));
     let read = keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each);
-    lost += shop.intake.settle(tally, control, &shop.log);
-    if let (Some(state), 1..) = (&shop.state, lost) {
-        shop.log.note(&state.lost(lost));
+    lost += app.intake.settle(run_stats, control, &app.log);
+    if let (Some(state), 1..) = (&app.state, lost) {
+        app.log.note(&state.lost(lost));
     }
     match read {
         Ok(_) if lost > 0 => (End::Stopped, None),
@@ -327,39 +331,39 @@ fn read(shop: &Shop, mut resume: Resume) -> (End, Option<io::Error>) {
 }
 
 /// Gives up a key that is too long to be kept, and that no file needs.
-fn give_up_too_long(shop: &Shop, start: &[u8], bytes: u64) {
+fn give_up_too_long(app: &App, start: &[u8], bytes: u64) {
     let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
-    give_up_unread(shop, key, Unpassable::TooLong);
+    give_up_unread(app, key, Unpassable::TooLong);
 }
 
 /// Gives up a line that never enters the queue.
-fn give_up_unread(shop: &Shop, key: Key, why: Unpassable) {
-    let tally = &shop.tally;
-    Tally::add(&tally.triggers);
-    Tally::add(&tally.keys);
+fn give_up_unread(app: &App, key: Key, why: Unpassable) {
+    let run_stats = &app.run_stats;
+    RunStats::add(&run_stats.triggers);
+    RunStats::add(&run_stats.keys);
     let why = Failure::Unpassable(why);
-    shop.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
-    tally.give_up(GaveUp { key, beside: None, why, attempts: 0 });
-    if shop.args.fail_fast {
-        shop.keeper.control.raise(Level::LastRuns);
+    app.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
+    run_stats.give_up(GaveUp { key, beside: None, why, attempts: 0 });
+    if app.args.fail_fast {
+        app.supervisor.control.raise(Level::LastRuns);
     }
 }
 
 /// Waits until everything is worked off, or may be left.
-fn see_off(shop: &Shop, worker: &Worker) {
-    let (control, queue) = (&shop.keeper.control, &shop.queue);
-    let limit = shop.args.drain_timeout;
+fn see_off(app: &App, worker: &Worker) {
+    let (control, queue) = (&app.supervisor.control, &app.queue);
+    let limit = app.args.drain_timeout;
     let mut retries = Retries::WorkOff;
-    if let Some(state) = &shop.state {
+    if let Some(state) = &app.state {
         if !state.work_off(control, limit) {
-            out_of_time(shop, limit);
+            out_of_time(app, limit);
         }
-        if !shop.args.is_on_server() {
+        if !app.args.is_on_server() {
             // What comes from here on stays in the file, and so does what waits.
             drop(worker.stop(Duration::MAX));
             // A signal has a time of its own.
             if control.reached(Level::WorkOff) && !state.runs_end(control, limit) {
-                out_of_time(shop, limit);
+                out_of_time(app, limit);
             }
             return;
         }
@@ -371,19 +375,19 @@ fn see_off(shop: &Shop, worker: &Worker) {
     if !complete && control.reached(Level::WorkOff) {
         // A signal has a time of its own, also when it came during the wait above.
         if limit.is_some() && !queue::nothing_is_left(&queue::drain(queue, Retries::Drop, limit).wait()) {
-            out_of_time(shop, limit);
+            out_of_time(app, limit);
         }
     } else if !complete {
-        out_of_time(shop, limit);
+        out_of_time(app, limit);
     }
 }
 
-fn out_of_time(shop: &Shop, limit: Option<Duration>) {
-    if !shop.keeper.control.reached(Level::Stop) {
+fn out_of_time(app: &App, limit: Option<Duration>) {
+    if !app.supervisor.control.reached(Level::Stop) {
         // First: where standard error is not read a message waits, and the programs must not.
-        shop.keeper.control.raise(Level::Stop);
+        app.supervisor.control.raise(Level::Stop);
         let limit = crate::duration::show(limit.unwrap_or_default());
-        shop.log.note(&format!("--drain-timeout {limit} is over: stopping what runs"));
+        app.log.note(&format!("--drain-timeout {limit} is over: stopping what runs"));
     }
 }
 
@@ -397,13 +401,13 @@ struct Ending {
 }
 
 /// Prints the final messages. Returns the exit status.
-fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
-    let console = &shop.keeper.console;
+fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
+    let console = &app.supervisor.console;
     let complain = |what: &str| console.line(&format!("requeue: {what}"));
-    for (key, payload) in shop.intake.set_aside() {
-        shop.tally.owe_values(&key, payload);
+    for (key, payload) in app.intake.set_aside() {
+        app.run_stats.owe_values(&key, payload);
     }
-    let (gave_up, left) = shop.tally.take_fates();
+    let (gave_up, left) = app.run_stats.take_fates();
     let mut trouble = Vec::new();
     if let Some(e) = &ending.read_error {
         trouble.push(e.to_string());
@@ -414,19 +418,19 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if ending.output_lost && !console.closed() {
         trouble.push("--keep-order: output of runs that have ended is lost".to_owned());
     }
-    let in_file = shop.state.as_ref().map(|state| state.finish()).transpose();
+    let in_file = app.state.as_ref().map(|state| state.finish()).transpose();
     if let Err(why) = &in_file {
         trouble.push(why.clone());
     }
-    let unwritten = shop.files.finish(&shop.args, &gave_up, &left, exports);
+    let unwritten = app.files.finish(&app.args, &gave_up, &left, exports);
     let failed_to_lacks = unwritten.iter().any(|(option, _)| *option == "--failed-to");
     trouble.extend(unwritten.into_iter().map(|(_, what)| what));
     for what in &trouble {
         complain(what);
     }
-    let unusable = shop.unusable.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let unusable = app.unusable.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some((status, e)) = unusable {
-        let name = crate::show::key(shop.template.file.as_os_str().as_encoded_bytes());
+        let name = crate::show::key(app.template.file.as_os_str().as_encoded_bytes());
         complain(&format!("{name}: cannot be executed: {e}"));
         return status;
     }
@@ -435,9 +439,9 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let unread = ending.input == End::Stopped;
     // What is left in a file is for the next command. It is work of this one's that was not done where this one was to work
     // all of it off, or had to stop programs.
-    let end = if shop.args.is_service() { Level::Stop } else { Level::LastRuns };
-    let owes = left > 0 && (shop.state.is_none() || shop.keeper.control.reached(end));
-    let beyond = shop.tally.gave_up_beyond();
+    let end = if app.args.is_service() { Level::Stop } else { Level::LastRuns };
+    let owes = left > 0 && (app.state.is_none() || app.supervisor.control.reached(end));
+    let beyond = app.run_stats.gave_up_beyond();
     let mut status = u8::from(!gave_up.is_empty() || beyond > 0 || owes || unread);
     if let Some(signal) = ending.signal.filter(|_| owes || unread) {
         status = 128 + u8::try_from(signal).unwrap_or(0);
@@ -449,12 +453,12 @@ fn report(shop: &Shop, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if console.closed() {
         return CLOSED;
     }
-    let form = shop.args.summary_form();
+    let form = app.args.summary_form();
     if form != Form::Off {
         let summary = Summary {
-            tally: &shop.tally,
-            works: shop.args.works,
-            on_server: shop.args.is_on_server(),
+            run_stats: &app.run_stats,
+            works: app.args.works,
+            on_server: app.args.is_on_server(),
             gave_up: &gave_up,
             beyond,
             failed_to_lacks,

@@ -21,8 +21,8 @@ use crate::intake::Cause;
 use crate::log::Log;
 use crate::queue::{Shape, at_server};
 use crate::run::USAGE;
+use crate::run_stats::Key;
 use crate::show::quoted;
-use crate::tally::Key;
 
 /// Delay before a write that the disk refused is tried again.
 const TRIES_AGAIN: Duration = Duration::from_millis(500);

@@ -8,15 +8,15 @@ use crate::args::Form;
 use crate::duration;
 use crate::log::reason;
 use crate::outcome::Failure;
+use crate::run_stats::{GaveUp, RunStats};
 use crate::show;
-use crate::tally::{GaveUp, Tally};
 
 /// Maximum number of keys that the text lists.
 const NAMED: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Summary<'a> {
-    pub(crate) tally: &'a Tally,
+    pub(crate) run_stats: &'a RunStats,
     /// All keys came from an engine: this process does not know what was added there, and how often.
     pub(crate) works: bool,
     /// The engine is a server: remaining keys are for other processes.
@@ -48,7 +48,7 @@ impl Summary<'_> {
     }
 
     fn text(&self) -> String {
-        let t = self.tally;
+        let t = self.run_stats;
         let (keys, triggers) = (counted(&t.keys, "key", "keys"), counted(&t.triggers, "trigger", "triggers"));
         let coalesced = format!("{} coalesced", read(&t.coalesced));
         let left = format!("{} left", self.left);
@@ -88,7 +88,7 @@ impl Summary<'_> {
     }
 
     fn json(&self) -> String {
-        let t = self.tally;
+        let t = self.run_stats;
         let mut out = format!(
             "{{\"keys\":{},\"triggers\":{},\"runs\":{},\"coalesced\":{},\"skipped\":{},\"retries\":{},\
              \"gave_up\":{},\"left\":{},\"unread\":{},\"wall_seconds\":{}.{:06},\"exit_status\":{},\

@@ -16,7 +16,7 @@ use crate::keys::End;
 use crate::limits;
 use crate::show;
 use crate::whole_file::Own;
-use crate::worker::Shop;
+use crate::worker::App;
 
 /// A watcher for the options; `None` if they name no path.
 ///
@@ -67,13 +67,13 @@ pub(crate) fn key(change: &Change) -> &[u8] {
 
 /// Feeds the queue from the watcher, and with `--stdin` from standard input too, until the end is requested.
 pub(crate) fn feed(
-    shop: &Shop,
+    app: &App,
     watcher: Watcher,
     read: impl FnOnce() -> (End, Option<io::Error>) + Send,
 ) -> (End, Option<io::Error>) {
-    let control = &shop.keeper.control;
+    let control = &app.supervisor.control;
     std::thread::scope(|scope| {
-        let reader = shop.args.stdin.then(|| std::thread::Builder::new().spawn_scoped(scope, read));
+        let reader = app.args.stdin.then(|| std::thread::Builder::new().spawn_scoped(scope, read));
         let reader = match reader.transpose() {
             Ok(reader) => reader,
             Err(e) => {
@@ -81,9 +81,9 @@ pub(crate) fn feed(
                 return (End::Stopped, Some(limits::no_thread(&e)));
             }
         };
-        let own = files::own(&shop.args);
+        let own = files::own(&app.args);
         let mut started = false;
-        let watched = watcher.run(control.reading_ends.fd(), |report| take(shop, report, &own, &mut started));
+        let watched = watcher.run(control.reading_ends.fd(), |report| take(app, report, &own, &mut started));
         if watched.is_err() {
             // It would be news no more; and what is known is worked off.
             control.raise(Level::WorkOff);
@@ -99,18 +99,18 @@ pub(crate) fn feed(
 
 /// Handles a report. False once the queue is shut down. `started`: all files that were there have been
 /// reported; `own` are the files that we write ourselves.
-fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
+fn take(app: &App, report: Report, own: &Own, started: &mut bool) -> bool {
     *started |= matches!(report, Report::Ready { .. });
     let message = match report {
         // Each run that is booked would bring about the next.
         Report::Change(change) if own.has(&change.path) => return true,
         Report::Change(change) => {
             let key = key(&change);
-            if let (Some(loops), Event::Write) = (&shop.loops, change.event) {
+            if let (Some(loops), Event::Write) = (&app.loops, change.event) {
                 let at = change.changed.or_else(|| changed(&change.path)).unwrap_or_else(SystemTime::now);
-                loops.changed(shop.intake.key(key), at);
+                loops.changed(app.intake.key(key), at);
             }
-            if shop
+            if app
                 .intake
                 .watched
                 .as_ref()
@@ -119,7 +119,7 @@ fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
                 return true;
             }
             let seen = Seen { event: change.event, relative: change.relative.clone() };
-            return shop.intake.add(&shop.tally, key, Some(seen), shop.format.unread());
+            return app.intake.add(&app.run_stats, key, Some(seen), app.format.unread());
         }
         Report::Ready { files, dirs } => format!(
             "watching {files} {} in {dirs} {}",
@@ -138,7 +138,7 @@ fn take(shop: &Shop, report: Report, own: &Own, started: &mut bool) -> bool {
         Report::RootBack { path } => format!("{} is back, and watched again", shown(&path)),
         _ => return true,
     };
-    shop.log.note(&message);
+    app.log.note(&message);
     true
 }
 

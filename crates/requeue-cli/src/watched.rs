@@ -14,7 +14,7 @@ use requeue_watch::Event;
 use crate::args::{On, Run};
 use crate::intake::Seen;
 use crate::outcome::Verdict;
-use crate::tally::Distinct;
+use crate::run_stats::Distinct;
 
 #[derive(Debug)]
 pub(crate) struct Watched {

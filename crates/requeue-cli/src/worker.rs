@@ -15,7 +15,7 @@ use requeue_prometheus::QueueSink;
 use requeue_watch::Event;
 
 use crate::args::Run;
-use crate::child::Keeper;
+use crate::child::Supervisor;
 use crate::control::Level;
 use crate::engine::ENGINE;
 use crate::files::{self, Files};
@@ -26,8 +26,8 @@ use crate::log::{Log, Subject};
 use crate::loops::{self, Loops};
 use crate::outcome::{Failure, StartError, Verdict, judge, judge_start};
 use crate::queue::Queue;
+use crate::run_stats::{GaveUp, Key, RunStats};
 use crate::state::State;
-use crate::tally::{GaveUp, Key, Tally};
 use crate::template::Template;
 
 const SCRATCH: usize = 64 * 1024;
@@ -37,7 +37,7 @@ type Job = requeue::Run<Key, Cause>;
 
 /// State shared by the workers.
 #[derive(Debug)]
-pub(crate) struct Shop {
+pub(crate) struct App {
     pub(crate) args: Run,
     pub(crate) queue: Queue,
     /// The file of the queue, if it is in one.
@@ -45,8 +45,8 @@ pub(crate) struct Shop {
     pub(crate) template: Template,
     /// The format of input lines.
     pub(crate) format: Format,
-    pub(crate) keeper: Keeper,
-    pub(crate) tally: Tally,
+    pub(crate) supervisor: Supervisor,
+    pub(crate) run_stats: RunStats,
     pub(crate) log: Arc<Log>,
     /// The metrics' sink for triggers that never enter the queue, with `--listen`.
     pub(crate) sink: Option<Arc<QueueSink>>,
@@ -62,13 +62,13 @@ pub(crate) struct Shop {
 
 /// Ends the command after a fault of ours, with a message. The level rises before the library puts the key
 /// back, so that the key is left and not run for ever.
-struct LeaveOnPanic<'a>(&'a Shop);
+struct LeaveOnPanic<'a>(&'a App);
 
 impl Drop for LeaveOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.faulty.store(true, Ordering::Relaxed);
-            self.0.keeper.control.raise(Level::Stop);
+            self.0.supervisor.control.raise(Level::Stop);
         }
     }
 }
@@ -78,9 +78,9 @@ impl Drop for LeaveOnPanic<'_> {
 /// # Errors
 ///
 /// If the system has no thread for even one.
-pub(crate) fn start(shop: &Arc<Shop>, workers: usize) -> io::Result<Worker> {
-    let (works, hears) = (Arc::clone(shop), Arc::clone(shop));
-    let worker = Worker::of(&shop.queue)
+pub(crate) fn start(app: &Arc<App>, workers: usize) -> io::Result<Worker> {
+    let (works, hears) = (Arc::clone(app), Arc::clone(app));
+    let worker = Worker::of(&app.queue)
         .workers(1)
         .on_end(move |key, run| hears.ended(key, run))
         .start_threads(move |job| works.work(&job))?;
@@ -112,7 +112,7 @@ impl Try {
     }
 }
 
-impl Shop {
+impl App {
     fn work(&self, job: &Job) -> Outcome {
         let _leave = LeaveOnPanic(self);
         let Some(cause) = self.let_in(job) else {
@@ -120,12 +120,12 @@ impl Shop {
             return self.left();
         };
         let failures = self.queue.num_requeues(job.key());
-        let seen = match self.intake.sees(&self.tally, job.key(), &cause, failures) {
+        let seen = match self.intake.sees(&self.run_stats, job.key(), &cause, failures) {
             Begin::Run(seen) => seen,
             Begin::Nothing => {
-                self.tally.forget(job.key());
-                if let Some(order) = &self.keeper.order {
-                    order.forgets(job.key(), &self.keeper.console);
+                self.run_stats.forget(job.key());
+                if let Some(order) = &self.supervisor.order {
+                    order.forgets(job.key(), &self.supervisor.console);
                 }
                 return Outcome::Done;
             }
@@ -133,7 +133,7 @@ impl Shop {
         if self.is_put_off(job.key(), &cause, job.priority()) {
             return Outcome::Done;
         }
-        if let Some(order) = &self.keeper.order {
+        if let Some(order) = &self.supervisor.order {
             order.begins(job.key());
         }
         let mut turn = Try { attempt: job.attempt(), failures, seen };
@@ -154,7 +154,7 @@ impl Shop {
             match verdict {
                 // Not by way of the queue, which after a signal takes nothing back.
                 Verdict::AtOnce(why) if self.let_in(job).is_some() => {
-                    Tally::add(&self.tally.retries);
+                    RunStats::add(&self.run_stats.retries);
                     self.log.retry(turn.of(job.key()), &why, Duration::ZERO);
                     turn.is_for_the_deletion();
                 }
@@ -167,7 +167,7 @@ impl Shop {
     fn let_in(&self, job: &Job) -> Option<Cause> {
         // In a file no worker takes a key from the last runs on, and one that has just been taken belongs to them.
         let end = if self.is_in_file() { Level::Stop } else { Level::LastRuns };
-        if self.keeper.control.reached(end) {
+        if self.supervisor.control.reached(end) {
             return None;
         }
         Some(job.value().cloned().unwrap_or_default())
@@ -193,13 +193,13 @@ impl Shop {
         if matches!(self.queue.phase(), Phase::ShutDown | Phase::Over) {
             self.let_go(job);
         } else {
-            self.tally.owe(job.key(), beside(job));
+            self.run_stats.owe(job.key(), beside(job));
         }
     }
 
     /// Records that the key must run, but that the queue drops it with its parts.
     fn let_go(&self, job: &Job) {
-        self.tally.let_go(job.key(), beside(job));
+        self.run_stats.let_go(job.key(), beside(job));
     }
 
     /// The outcome for a key that the queue drops, after its messages. A file keeps it as it was before its
@@ -208,7 +208,7 @@ impl Shop {
         if self.state.is_none() {
             return Outcome::GiveUp("left".into());
         }
-        self.keeper.control.settle();
+        self.supervisor.control.settle();
         if self.is_in_file() {
             self.queue.shut_down();
         }
@@ -249,10 +249,11 @@ impl Shop {
             },
             None => command.env_remove("REQUEUE_PAYLOAD"),
         };
-        let tags = self.args.tag.then(|| self.keeper.console.tags(key));
-        self.tally.begins(key);
+        let tags = self.args.tag.then(|| self.supervisor.console.tags(key));
+        self.run_stats.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
-        let finish = self.keeper.run(command, turn.of(key), tags, &|| job.cancelled(), &mut vec![0; SCRATCH]);
+        let finish =
+            self.supervisor.run(command, turn.of(key), tags, &|| job.cancelled(), &mut vec![0; SCRATCH]);
         if !matches!(finish, Ok(None)) {
             let finish = finish.as_ref().ok().copied().flatten();
             let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);
@@ -265,16 +266,16 @@ impl Shop {
         if let Some(loops) = &self.loops {
             loops.ends(key, SystemTime::now());
         }
-        self.tally.ended();
+        self.run_stats.ended();
         match finish {
             Ok(Some(finish)) => Ok(judge(finish.ended, attempt, &self.args)),
             Ok(None) => {
-                self.tally.not_begun();
+                self.run_stats.not_begun();
                 Ok(Verdict::NotBegun)
             }
             Err(e) => {
-                self.tally.not_begun();
-                match judge_start(e, self.keeper.ever_started(), attempt, &self.args) {
+                self.run_stats.not_begun();
+                match judge_start(e, self.supervisor.ever_started(), attempt, &self.args) {
                     StartError::Key(verdict) => Ok(verdict),
                     StartError::Program(status, e) => Err((status, e)),
                 }
@@ -291,19 +292,19 @@ impl Shop {
         }
     }
 
-    /// Records the key's result in our own tally, before the queue is told, which may hand the key out again
+    /// Records the key's result in our own counts, before the queue is told, which may hand the key out again
     /// at once.
     fn settle(&self, job: &Job, subject: Subject<'_>, verdict: Verdict, began: Instant) -> Outcome {
         let Subject { key, attempt } = subject;
         // A run that fails keeps its place for its retry. What is left at the end is passed on then.
         let is_over =
             matches!(verdict, Verdict::Done | Verdict::Again(_) | Verdict::GiveUp(_) | Verdict::Gone(_));
-        if let Some(order) = self.keeper.order.as_ref().filter(|_| is_over) {
-            order.ends(key, &self.keeper.console);
+        if let Some(order) = self.supervisor.order.as_ref().filter(|_| is_over) {
+            order.ends(key, &self.supervisor.console);
         }
         match verdict {
             Verdict::Done => {
-                self.tally.done(key);
+                self.run_stats.done(key);
                 self.log.done(subject, began.elapsed());
                 Outcome::Done
             }
@@ -315,7 +316,7 @@ impl Shop {
             }
             Verdict::Retry(why) => {
                 // a queue that refuses it keeps the values all the same, for a run that is to come
-                self.tally.owe(job.key(), beside(job));
+                self.run_stats.owe(job.key(), beside(job));
                 Outcome::Retry(why.into())
             }
             Verdict::GiveUp(why) => {
@@ -327,9 +328,9 @@ impl Shop {
                 };
                 let beside = Some(beside(job));
                 let outcome = Outcome::GiveUp(why.clone().into());
-                self.tally.give_up(GaveUp { key: key.to_vec(), beside, why, attempts });
+                self.run_stats.give_up(GaveUp { key: key.to_vec(), beside, why, attempts });
                 if self.args.fail_fast {
-                    self.keeper.control.raise(Level::LastRuns);
+                    self.supervisor.control.raise(Level::LastRuns);
                 }
                 outcome
             }
@@ -339,7 +340,7 @@ impl Shop {
                 self.left()
             }
             Verdict::Gone(why) => {
-                self.tally.done(key);
+                self.run_stats.done(key);
                 self.log.gone(subject, &why);
                 Outcome::Done
             }
@@ -359,19 +360,19 @@ impl Shop {
     fn ended(&self, key: &Key, run: &RunReport<'_>) {
         if let Some(state) = &self.state {
             state.tell_trouble(&self.log);
-            state.ends_if_cut_off(&self.keeper.control);
+            state.ends_if_cut_off(&self.supervisor.control);
         }
         let subject = Subject { key, attempt: run.attempt };
         let error = match run.failure {
             Some(requeue::Failure::Error(error)) => error,
             // A panic, see [`LeaveOnPanic`].
-            Some(_) => return self.tally.owe(key, Beside::default()),
+            Some(_) => return self.run_stats.owe(key, Beside::default()),
             None => return,
         };
         let Some(why) = error.downcast_ref::<Failure>() else { return };
         match run.fate {
             Fate::Retry(delay) => {
-                Tally::add(&self.tally.retries);
+                RunStats::add(&self.run_stats.retries);
                 self.log.retry(subject, why, delay);
             }
             Fate::Refused => self.log.left(subject, Some(why)),
@@ -383,7 +384,7 @@ impl Shop {
         let mut unusable = self.unusable.lock().unwrap_or_else(PoisonError::into_inner);
         unusable.get_or_insert((status, e));
         drop(unusable);
-        self.keeper.control.raise(Level::Stop);
+        self.supervisor.control.raise(Level::Stop);
     }
 }
 

@@ -27,7 +27,7 @@
 
 use crate::count::one_more;
 use crate::prefetch::prefetch;
-use crate::roomy;
+use crate::shrink;
 use crate::slots::{Places, Slots};
 use alloc::alloc::{alloc, dealloc, handle_alloc_error};
 use alloc::collections::BTreeMap;
@@ -625,9 +625,9 @@ impl<K> Arena<K> {
         let len = self.chunks.len();
         self.free.truncate(len);
         self.vacant.truncate(len.div_ceil(64));
-        roomy::shrink(&mut self.chunks);
-        roomy::shrink(&mut self.free);
-        roomy::shrink(&mut self.vacant);
+        shrink::shrink(&mut self.chunks);
+        shrink::shrink(&mut self.free);
+        shrink::shrink(&mut self.vacant);
     }
 }
 

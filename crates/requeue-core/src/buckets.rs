@@ -6,7 +6,7 @@
 //! remain.
 
 use crate::heap::{Index, Node, Store, assert_places};
-use crate::roomy;
+use crate::shrink;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -283,7 +283,7 @@ impl Buckets {
         // a page is kept beyond the last one that is used
         if self.chunks + 2 * PAGE <= self.pages.len() * PAGE {
             self.pages.pop();
-            roomy::shrink(&mut self.pages);
+            shrink::shrink(&mut self.pages);
         }
     }
 

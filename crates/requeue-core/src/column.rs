@@ -2,7 +2,7 @@
 //! written.
 
 use crate::arena::CHUNK;
-use crate::roomy;
+use crate::shrink;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -70,7 +70,7 @@ impl<T: Default> Column<T> {
         while matches!(self.pages.last(), Some(None)) {
             self.pages.pop();
         }
-        roomy::shrink(&mut self.pages);
+        shrink::shrink(&mut self.pages);
     }
 }
 

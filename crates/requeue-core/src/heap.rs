@@ -8,7 +8,7 @@
 //! So [`timers`](crate::timers) keeps its heaps small.
 
 use crate::column::Column;
-use crate::roomy;
+use crate::shrink;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -168,7 +168,7 @@ impl Heap {
     #[cold]
     fn free_last_page(&mut self) {
         self.pages.pop();
-        roomy::shrink(&mut self.pages);
+        shrink::shrink(&mut self.pages);
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 //! keys.
 
 use crate::prefetch::prefetch;
-use crate::roomy;
+use crate::shrink;
 use crate::slots::Slots;
 use crate::table::Table;
 use alloc::vec::Vec;
@@ -67,7 +67,7 @@ impl<K, R> Entries<K, R> {
         let last = chunk.pop()?;
         if chunk.is_empty() {
             self.chunks.pop();
-            roomy::shrink(&mut self.chunks);
+            shrink::shrink(&mut self.chunks);
         }
         self.len -= 1;
         if at as usize == self.len { Some(last) } else { Some(core::mem::replace(self.get_mut(at), last)) }
@@ -174,9 +174,9 @@ impl<K, R> Map<K, R> {
     /// ```
     pub fn remove(&mut self, at: u32) -> Option<(K, R)> {
         let last = self.entries.len.checked_sub(1)? as u32;
-        self.strike(at);
+        self.leave(at);
         if at != last {
-            self.strike(last);
+            self.leave(last);
         }
         let Entry { key, record, .. } = self.entries.swap_remove(at)?;
         if at != last {
@@ -192,7 +192,7 @@ impl<K, R> Map<K, R> {
     }
 
     /// Removes a number from the table.
-    fn strike(&mut self, at: u32) {
+    fn leave(&mut self, at: u32) {
         self.table.remove(self.entries.hash(at), at, &self.entries);
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::bytes::{equal, without};
 use crate::prefetch::prefetch;
-use crate::slots::{Newcomer, Slots};
+use crate::slots::{Insert, Slots};
 use alloc::boxed::Box;
 
 /// Entries per bucket.
@@ -92,12 +92,12 @@ impl Bucket {
     }
 
     #[inline(always)]
-    fn went_on(&self) -> u32 {
+    fn overflowed(&self) -> u32 {
         let [.., a, b, c, d] = self.head;
         u32::from_le_bytes([a, b, c, d])
     }
 
-    fn set_went_on(&mut self, entries: u32) {
+    fn set_overflowed(&mut self, entries: u32) {
         self.head[PLACES..].copy_from_slice(&entries.to_le_bytes());
     }
 
@@ -116,9 +116,9 @@ pub(crate) enum Found {
 
 /// The position of a hash: where its entries belong.
 #[derive(Clone, Copy)]
-pub(crate) struct Home(u64);
+pub(crate) struct HashPos(u64);
 
-impl Home {
+impl HashPos {
     /// Spreads the 32 bits that are kept of a hash over 64, because the table's directory
     /// has used the highest of them. (The factor is 2^64 divided by the golden ratio.)
     #[inline(always)]
@@ -178,42 +178,42 @@ impl Segment {
     /// Prefetches the line of entries with this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        prefetch(core::ptr::from_ref(&self.buckets[Home::of(hash).bucket(self.buckets.len())]) as usize);
+        prefetch(core::ptr::from_ref(&self.buckets[HashPos::of(hash).bucket(self.buckets.len())]) as usize);
     }
 
     #[inline(always)]
-    fn home(&self, home: Home) -> &Bucket {
+    fn home(&self, home: HashPos) -> &Bucket {
         &self.buckets[home.bucket(self.buckets.len())]
     }
 
     #[inline(always)]
-    fn home_mut(&mut self, home: Home) -> &mut Bucket {
+    fn home_mut(&mut self, home: HashPos) -> &mut Bucket {
         let at = home.bucket(self.buckets.len());
         &mut self.buckets[at]
     }
 
     /// The slot with this position that `is_it` accepts.
     #[inline(always)]
-    pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, home: HashPos, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let bucket = self.home(home);
         for at in bucket.with_tag(home.tag()) {
             if is_it(bucket.slots[at]) {
                 return Some(bucket.slots[at]);
             }
         }
-        if bucket.went_on() == 0 { None } else { self.find_further(home, is_it) }
+        if bucket.overflowed() == 0 { None } else { self.find_further(home, is_it) }
     }
 
     /// Searches behind the home bucket, from which entries went on.
     #[inline(never)]
-    fn find_further(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn find_further(&self, home: HashPos, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let first = home.bucket(self.buckets.len());
         let mut at = self.after(first);
         // once around at most: it may be that entries went on from every bucket
         while at != first {
             let bucket = &self.buckets[at];
             let found = bucket.with_tag(home.tag()).map(|at| bucket.slots[at]).find(|slot| is_it(*slot));
-            if found.is_some() || bucket.went_on() == 0 {
+            if found.is_some() || bucket.overflowed() == 0 {
                 return found;
             }
             at = self.after(at);
@@ -224,7 +224,7 @@ impl Segment {
     /// The slot of a key with this position, which is entered if it is missing. `None` if the home bucket
     /// alone cannot decide or do that; then nothing has changed.
     #[inline(always)]
-    pub(crate) fn find_or_enter(&mut self, home: Home, key: &mut impl Newcomer) -> Option<Found> {
+    pub(crate) fn find_or_enter(&mut self, home: HashPos, key: &mut impl Insert) -> Option<Found> {
         let at = home.bucket(self.buckets.len());
         let bucket = &mut self.buckets[at];
         for at in bucket.with_tag(home.tag()) {
@@ -232,7 +232,7 @@ impl Segment {
                 return Some(Found::Known(bucket.slots[at]));
             }
         }
-        if bucket.went_on() > 0 || self.len >= self.full_at {
+        if bucket.overflowed() > 0 || self.len >= self.full_at {
             return None;
         }
         let at = bucket.with_tag(0).next()?;
@@ -245,7 +245,7 @@ impl Segment {
 
     /// Enters a missing slot. There must be an empty place.
     #[inline]
-    pub(crate) fn enter(&mut self, home: Home, slot: u32) {
+    pub(crate) fn enter(&mut self, home: HashPos, slot: u32) {
         self.len += 1;
         if !self.home_mut(home).put(home.tag(), slot) {
             self.enter_further(home, slot);
@@ -254,11 +254,11 @@ impl Segment {
 
     /// Enters a slot behind the home bucket, which is full.
     #[inline(never)]
-    fn enter_further(&mut self, home: Home, slot: u32) {
+    fn enter_further(&mut self, home: HashPos, slot: u32) {
         let mut at = home.bucket(self.buckets.len());
         loop {
             let bucket = &mut self.buckets[at];
-            bucket.set_went_on(bucket.went_on() + 1);
+            bucket.set_overflowed(bucket.overflowed() + 1);
             at = self.after(at);
             if self.buckets[at].put(home.tag(), slot) {
                 return;
@@ -268,8 +268,8 @@ impl Segment {
 
     /// Removes a slot with this position; false if it is missing.
     #[inline(always)]
-    pub(crate) fn strike(&mut self, home: Home, slot: u32) -> bool {
-        if !self.home_mut(home).take(home.tag(), slot) && !self.strike_further(home, slot) {
+    pub(crate) fn remove(&mut self, home: HashPos, slot: u32) -> bool {
+        if !self.home_mut(home).take(home.tag(), slot) && !self.remove_further(home, slot) {
             return false;
         }
         self.len -= 1;
@@ -278,10 +278,10 @@ impl Segment {
 
     /// Removes a slot behind the home bucket.
     #[inline(never)]
-    fn strike_further(&mut self, home: Home, slot: u32) -> bool {
+    fn remove_further(&mut self, home: HashPos, slot: u32) -> bool {
         let first = home.bucket(self.buckets.len());
         let mut at = first;
-        while self.buckets[at].went_on() > 0 {
+        while self.buckets[at].overflowed() > 0 {
             at = self.after(at);
             if at == first {
                 return false;
@@ -290,7 +290,7 @@ impl Segment {
                 let mut passed = first;
                 while passed != at {
                     let bucket = &mut self.buckets[passed];
-                    bucket.set_went_on(bucket.went_on() - 1);
+                    bucket.set_overflowed(bucket.overflowed() - 1);
                     passed = self.after(passed);
                 }
                 return true;
@@ -308,13 +308,13 @@ impl Segment {
     #[cold]
     pub(crate) fn resize(&mut self, buckets: usize, of: &impl Slots) {
         let old = core::mem::replace(self, Self::new(buckets));
-        self.take_in(&old, of);
+        self.absorb(&old, of);
     }
 
     /// Enters all the slots of another table.
-    pub(crate) fn take_in(&mut self, other: &Self, of: &impl Slots) {
+    pub(crate) fn absorb(&mut self, other: &Self, of: &impl Slots) {
         other.slots().for_each(|slot| of.prefetch(slot));
-        other.slots().for_each(|slot| self.enter(Home::of(of.hash(slot)), slot));
+        other.slots().for_each(|slot| self.enter(HashPos::of(of.hash(slot)), slot));
     }
 }
 
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn entries_that_went_on_are_found_and_leave_no_mark() {
-        let (mut segment, home) = (Segment::new(4), Home::of(5));
+        let (mut segment, home) = (Segment::new(4), HashPos::of(5));
         // all of one hash: they fill one bucket after the other, around the end
         let n = (4 * PLACES) as u32;
         for slot in 0..n {
@@ -369,9 +369,9 @@ mod tests {
         assert!(segment.find(home, |slot| slot == n).is_none());
         for slot in 0..n {
             assert_eq!(segment.find(home, |s| s == slot), Some(slot));
-            assert!(segment.strike(home, slot));
+            assert!(segment.remove(home, slot));
             assert!(segment.find(home, |s| s == slot).is_none());
-            assert!(!segment.strike(home, slot));
+            assert!(!segment.remove(home, slot));
         }
         assert_eq!(segment.len(), 0);
         assert!(segment.buckets.iter().all(|b| b.head == [0; 16]));
@@ -383,7 +383,7 @@ mod tests {
             let mut segment = Segment::new(buckets);
             for hash in 0..full {
                 assert!(!segment.is_full(), "{hash} of {full}");
-                segment.enter(Home::of(hash), hash);
+                segment.enter(HashPos::of(hash), hash);
             }
             assert!(segment.is_full());
         }
@@ -393,7 +393,7 @@ mod tests {
     fn hashes_are_spread_over_buckets_and_tags() {
         let (mut buckets, mut tags) = ([0; 64], [0; 256]);
         for hash in 0..12_800u32 {
-            let home = Home::of(hash);
+            let home = HashPos::of(hash);
             buckets[home.bucket(64)] += 1;
             tags[usize::from(home.tag())] += 1;
         }

@@ -1,4 +1,4 @@
-//! [`Slots`], [`Newcomer`] and [`Places`]: access of other stores to the arena's slots.
+//! [`Slots`], [`Insert`] and [`Places`]: access of other stores to the arena's slots.
 
 /// Access to the slots of the table's numbers.
 pub(crate) trait Slots {
@@ -9,7 +9,7 @@ pub(crate) trait Slots {
 }
 
 /// A key to be looked up in the table, and entered if it is missing.
-pub(crate) trait Newcomer: Slots {
+pub(crate) trait Insert: Slots {
     /// Whether the slot has this key.
     fn is_in(&self, slot: u32) -> bool;
     /// Puts the key into a slot of its own, and returns that.

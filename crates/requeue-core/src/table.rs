@@ -5,10 +5,10 @@
 //! [`FULL_SIZE`] buckets, and a million keys give their memory back as they go. The scheme is that of Fagin,
 //! Nievergelt, Pippenger and Strong, "Extendible hashing" (ACM TODS 4(3), 1979).
 
-use crate::roomy;
 pub(crate) use crate::segment::Found;
-use crate::segment::{Home, Segment};
-use crate::slots::{Newcomer, Slots};
+use crate::segment::{HashPos, Segment};
+use crate::shrink;
+use crate::slots::{Insert, Slots};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -99,21 +99,21 @@ impl Table {
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
-        self.segment(hash).find(Home::of(hash), is_it)
+        self.segment(hash).find(HashPos::of(hash), is_it)
     }
 
     /// The slot of a key with this hash, which is entered if it is missing. `None`, and nothing has changed,
     /// if [`find_or_enter_further`](Self::find_or_enter_further) must be called.
     #[inline(always)]
-    pub(crate) fn find_or_enter(&mut self, key: &mut impl Newcomer, hash: u32) -> Option<Found> {
+    pub(crate) fn find_or_enter(&mut self, key: &mut impl Insert, hash: u32) -> Option<Found> {
         self.probed();
         let no = self.part_no(hash);
-        self.parts[no].segment.find_or_enter(Home::of(hash), key)
+        self.parts[no].segment.find_or_enter(HashPos::of(hash), key)
     }
 
     /// Slow path of [`find_or_enter`](Self::find_or_enter): the home bucket cannot decide, or has no room.
-    pub(crate) fn find_or_enter_further(&mut self, key: &mut impl Newcomer, hash: u32) -> Found {
-        if let Some(slot) = self.segment(hash).find(Home::of(hash), |slot| key.is_in(slot)) {
+    pub(crate) fn find_or_enter_further(&mut self, key: &mut impl Insert, hash: u32) -> Found {
+        if let Some(slot) = self.segment(hash).find(HashPos::of(hash), |slot| key.is_in(slot)) {
             return Found::Known(slot);
         }
         let slot = key.enter();
@@ -134,7 +134,7 @@ impl Table {
                 self.parts[no].segment.resize(buckets * 2, of);
             }
         }
-        self.parts[no].segment.enter(Home::of(hash), slot);
+        self.parts[no].segment.enter(HashPos::of(hash), slot);
     }
 
     /// Whether splitting still separates entries. With a hasher that maps all keys to a few values it does
@@ -162,7 +162,7 @@ impl Table {
             let hash = of.hash(slot);
             some = Some(hash);
             let side = if leading(hash, depth) & 1 == 0 { &mut zero } else { &mut one };
-            side.segment.enter(Home::of(hash), slot);
+            side.segment.enter(HashPos::of(hash), slot);
         }
         let new_no = self.parts.len() as u32;
         self.parts[no] = zero;
@@ -181,9 +181,9 @@ impl Table {
     pub(crate) fn remove(&mut self, hash: u32, slot: u32, of: &impl Slots) {
         self.probed();
         let no = self.part_no(hash);
-        let home = Home::of(hash);
+        let home = HashPos::of(hash);
         let Part { segment, depth } = &mut self.parts[no];
-        if !segment.strike(home, slot) {
+        if !segment.remove(home, slot) {
             debug_assert!(false, "slot {slot} is not in the table");
             return;
         }
@@ -217,7 +217,7 @@ impl Table {
             let gone = core::mem::replace(&mut self.parts[buddy].segment, Segment::new(1));
             let kept = &mut self.parts[no];
             kept.depth = depth - 1;
-            kept.segment.take_in(&gone, of);
+            kept.segment.absorb(&gone, of);
             self.at_depth[depth as usize] -= 2;
             self.at_depth[depth as usize - 1] += 1;
             let first = (prefix >> 1) << (self.depth() - depth + 1);
@@ -252,7 +252,7 @@ impl Table {
                 }
             }
         }
-        roomy::shrink(&mut self.parts);
+        shrink::shrink(&mut self.parts);
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
         fn prefetch(&self, _: u32) {}
     }
 
-    impl<F: Fn(u32) -> u32> Newcomer for New<F> {
+    impl<F: Fn(u32) -> u32> Insert for New<F> {
         fn is_in(&self, _: u32) -> bool {
             false
         }

@@ -1072,7 +1072,7 @@ fn debug_forms_say_something_without_asking_it_of_keys() {
     q.add(1, NOW).expect("open");
     assert!(format!("{:?}", q.get().run).contains("slot"));
     assert_eq!(Refused::ShutDown.to_string(), "the queue is shut down and accepts no more keys");
-    assert!(Refused::NotHeld.to_string().contains("ended already"));
+    assert!(Refused::NotHeld.to_string().contains("already ended"));
     assert!(q.core.done(&9, 9).map(|_| ()).expect_err("unknown").to_string().contains("not held"));
 }
 

@@ -1,8 +1,8 @@
 //! [`Client`]: a queue's operations for processes that do not work on it.
 
+use crate::add_batcher::{NOT_WOKEN, Trigger, Wakes, add, fits, micros};
 use crate::calendar::{self, Micros};
-use crate::desk::{NOT_WOKEN, Trigger, Wakes, add, fits, micros};
-use crate::dial::Hub;
+use crate::connect::Hub;
 use crate::groups::GroupRules;
 use crate::link::{ANSWERS, Failed, Link};
 use crate::list::{PAGE, Reading, age};
@@ -176,9 +176,9 @@ impl Pages {
     /// ```
     pub fn next_page(&mut self) -> Op<Option<Vec<Listed>>> {
         let reading = self.reading.clone();
-        self.client.with(move |office, queue| {
+        self.client.with(move |admin_conn, queue| {
             Box::pin(async move {
-                let page = reading.lock().await.page(office, queue).await?;
+                let page = reading.lock().await.page(admin_conn, queue).await?;
                 Ok(page.map(|keys| keys.into_iter().map(|(_, key)| key).collect()))
             })
         })
@@ -234,13 +234,13 @@ impl Client {
         + Send
         + 'static,
     ) -> Op<T> {
-        let (office, name) = (self.hub.office.clone(), self.name.clone());
+        let (admin_conn, name) = (self.hub.admin_conn.clone(), self.name.clone());
         let doing: Doing<T> = Box::pin(async move {
-            let mut office = office.lock().await;
-            known(&mut office).await?;
-            let found = office.query("select requeue.queue_id($1)", &[&name]).await?;
+            let mut admin_conn = admin_conn.lock().await;
+            known(&mut admin_conn).await?;
+            let found = admin_conn.query("select requeue.queue_id($1)", &[&name]).await?;
             let number = found.first().map_or(0, |row| row.get(0));
-            call(&mut office, number).await
+            call(&mut admin_conn, number).await
         });
         self.hub.call(doing)
     }
@@ -252,11 +252,11 @@ impl Client {
         key: Option<Vec<u8>>,
         read: impl FnOnce(&Row) -> T + Send + 'static,
     ) -> Op<T> {
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 let with_key: [&dyn Param; 2] = [&queue, &key];
                 let params = if key.is_some() { &with_key[..] } else { &with_key[..1] };
-                let rows = office.query(what, params).await?;
+                let rows = admin_conn.query(what, params).await?;
                 match rows.first() {
                     Some(row) => Ok(read(row)),
                     None => Err(EngineError::Unknown("the server gave no answer".into())),
@@ -343,7 +343,7 @@ impl Client {
             Err(refused) => return Err(refused).into(),
         };
         let sleepers = self.hub.sleepers.clone();
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 // a transaction that notifies holds others up that do: it must be short
                 let wakes = if keys.len() <= FEW { Wakes::Within } else { Wakes::Later };
@@ -358,12 +358,12 @@ impl Client {
                     if some.is_empty() {
                         break;
                     }
-                    is_owed |= add(office, &some, wakes, &sleepers.name).await?.contains_key(&NOT_WOKEN);
+                    is_owed |= add(admin_conn, &some, wakes, &sleepers.name).await?.contains_key(&NOT_WOKEN);
                 }
                 sleepers.wake(queue);
                 if is_owed {
                     // the keys are there, whatever becomes of this: who is not woken looks within a second
-                    let _ = office.query(WAKE, &[&vec![queue], &sleepers.name]).await;
+                    let _ = admin_conn.query(WAKE, &[&vec![queue], &sleepers.name]).await;
                 }
                 Ok(())
             })
@@ -405,9 +405,9 @@ impl Client {
         };
         let (schedule, rank) = (schedule.clone(), -i32::from(priority));
         let sleepers = self.hub.sleepers.clone();
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
-                let now = office
+                let now = admin_conn
                     .query("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", &[])
                     .await?;
                 let now: Micros = now.first().map_or(0, |row| row.get(0));
@@ -421,10 +421,10 @@ impl Client {
                 for some in keys.chunks(AT_ONCE) {
                     let (keys, groups): (Vec<_>, Vec<_>) = some.iter().cloned().unzip();
                     let add = "select requeue.add_scheduled($1, $2, $3, $4, $5, $6, $7)";
-                    office.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
+                    admin_conn.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
                 }
                 sleepers.wake(queue);
-                let _ = office.query(WAKE, &[&vec![queue], &sleepers.name]).await;
+                let _ = admin_conn.query(WAKE, &[&vec![queue], &sleepers.name]).await;
                 Ok(())
             })
         })
@@ -445,10 +445,10 @@ impl Client {
     /// ```
     pub fn absorb<K: Key>(&self, keys: &[K]) -> Op<()> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 for keys in keys.chunks(AT_ONCE) {
-                    office.query("select requeue.absorb($1, $2)", &[&queue, &keys]).await?;
+                    admin_conn.query("select requeue.absorb($1, $2)", &[&queue, &keys]).await?;
                 }
                 Ok(())
             })
@@ -473,7 +473,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn list(&self) -> Op<Vec<Listed>> {
-        self.with(move |office, queue| Box::pin(Reading::default().all(office, queue)))
+        self.with(move |admin_conn, queue| Box::pin(Reading::default().all(admin_conn, queue)))
     }
 
     /// The keys of the queue in pages, for a queue of millions.
@@ -504,8 +504,8 @@ impl Client {
     /// ```
     pub fn state(&self, key: &impl Key) -> Op<Option<Listed>> {
         let key: Vec<u8> = key.to_bytes().into();
-        self.with(move |office, queue| {
-            Box::pin(async move { Ok(Reading::of(key).all(office, queue).await?.pop()) })
+        self.with(move |admin_conn, queue| {
+            Box::pin(async move { Ok(Reading::of(key).all(admin_conn, queue).await?.pop()) })
         })
     }
 
@@ -625,9 +625,9 @@ impl Client {
     /// ```
     pub fn set_group_rules<G: Key>(&self, rules: GroupRules<G>) -> Op<()> {
         match rules.stored() {
-            Ok(rules) => {
-                self.with(move |office, queue| Box::pin(async move { Ok(rules.store(office, queue).await?) }))
-            }
+            Ok(rules) => self.with(move |admin_conn, queue| {
+                Box::pin(async move { Ok(rules.store(admin_conn, queue).await?) })
+            }),
             Err(refused) => Err(refused).into(),
         }
     }
@@ -647,10 +647,10 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn groups(&self) -> Op<Vec<GroupState>> {
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 let groups = "select substr(grp, 5) as name, paused, weight, cap from requeue.groups where queue = $1 order by name";
-                let rows = office.query(groups, &[&queue]).await?;
+                let rows = admin_conn.query(groups, &[&queue]).await?;
                 let read = |row: &Row| GroupState {
                     name: row.get(0),
                     paused: row.get(1),
@@ -678,11 +678,11 @@ impl Client {
         // what the end of a run changes just now is left out
         let purge = "with gone as (delete from requeue.dead where ctid = any(array(select ctid from requeue.dead where queue = $1
                      limit $2 for update skip locked)) returning 1) select count(*) from gone";
-        self.with(move |office, queue| {
+        self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 let mut all = 0;
                 loop {
-                    let rows = office.query(purge, &[&queue, &i64::from(PAGE)]).await?;
+                    let rows = admin_conn.query(purge, &[&queue, &i64::from(PAGE)]).await?;
                     let gone = rows.first().map_or(0, |row| count(row, 0));
                     all += gone;
                     if gone < u64::from(PAGE.unsigned_abs()) {
@@ -707,7 +707,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn processes(&self) -> Op<Vec<Process>> {
-        self.with(|office, queue| Box::pin(async move { Ok(processes(office, queue).await?) }))
+        self.with(|admin_conn, queue| Box::pin(async move { Ok(processes(admin_conn, queue).await?) }))
     }
 
     /// Numbers of the queue's keys by state.
@@ -722,8 +722,8 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> Op<Stats> {
-        self.with(move |office, queue| {
-            Box::pin(async move { Ok(counts(office, queue, MOST, ANSWERS).await?) })
+        self.with(move |admin_conn, queue| {
+            Box::pin(async move { Ok(counts(admin_conn, queue, MOST, ANSWERS).await?) })
         })
     }
 }

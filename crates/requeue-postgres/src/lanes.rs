@@ -2,7 +2,7 @@
 //! under way.
 //!
 //! A call has its connection to itself, so that a long call blocks no other. Connections that are unused for
-//! a while are closed: a process that only waits has one connection, the pulse's.
+//! a while are closed: a process that only waits has one connection, the heartbeat's.
 
 use crate::link::Link;
 use std::ops::{Deref, DerefMut};

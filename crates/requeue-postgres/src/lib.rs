@@ -63,32 +63,32 @@
 //! state, and forgets the key. Ends and the next claim are one statement. A thread of the engine's own does
 //! all that, so a program needs no runtime for it.
 
+mod add_batcher;
 mod calendar;
 mod client;
-mod desk;
-mod dial;
+mod conn_string;
+mod connect;
+mod exchange;
 mod groups;
+mod heartbeat;
 mod lanes;
 mod link;
 mod list;
-mod pen;
 mod post;
 mod processes;
-mod pulse;
-mod pump;
 mod queue;
 mod run;
+mod run_ledger;
 mod schema;
 mod sleepers;
 #[cfg(feature = "rustls")]
 mod tls;
 mod typed;
 mod watch;
-mod words;
 
+pub use add_batcher::LONGEST_KEY;
 pub use client::{Client, GroupState, MOST_COUNTED, Pages, Stats};
-pub use desk::LONGEST_KEY;
-pub use dial::Postgres;
+pub use connect::Postgres;
 pub use groups::GroupRules;
 pub use processes::Process;
 pub use queue::{Queue, QueueBuilder};

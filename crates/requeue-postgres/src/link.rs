@@ -26,11 +26,11 @@ pub(crate) const SILENT: &str = "the server does not answer";
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Cancels the server's work for a connection, from outside.
 pub(crate) type Cancel = Pin<Box<dyn Future<Output = ()> + Send>>;
-type Dialed = Pin<Box<dyn Future<Output = Result<(Client, Driver, Cancel), Failed>> + Send>>;
+type Connecting = Pin<Box<dyn Future<Output = Result<(Client, Driver, Cancel), Failed>> + Send>>;
 /// The hosts of a connection string, each with all other options of the string.
 pub(crate) type Hosts = Arc<[Config]>;
 /// Makes connections. It gets the channel for notifications.
-pub(crate) type Dial = Arc<dyn Fn(Hosts, Option<Heard>) -> Dialed + Send + Sync>;
+pub(crate) type ConnectFn = Arc<dyn Fn(Hosts, Option<Heard>) -> Connecting + Send + Sync>;
 /// Callback for a notification's payload.
 pub(crate) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
 
@@ -68,7 +68,7 @@ impl From<Failed> for EngineError {
 }
 
 /// The server's message, with its detail: tokio-postgres shows only "db error".
-pub(crate) fn words(error: &Error) -> BoxError {
+pub(crate) fn error_text(error: &Error) -> BoxError {
     match error.as_db_error() {
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}").into(),
@@ -117,17 +117,17 @@ impl Failed {
     pub(crate) fn of(error: &Error) -> Self {
         let Some(said) = error.as_db_error() else {
             // the connection broke, or the client could not make sense of the answer
-            return Self::Maybe(words(error));
+            return Self::Maybe(error_text(error));
         };
         match said.code().code() {
             "RQ001" | "RQ002" => Self::LeaseLost,
-            "RQ004" => Self::Gone(words(error)),
+            "RQ004" => Self::Gone(error_text(error)),
             // the session was ended from outside, perhaps between commit and answer
-            code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(words(error)),
+            code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(error_text(error)),
             // a key that is longer than its index can keep, or what is no value of its type
-            code if code == "54000" || code.starts_with("22") => Self::Data(words(error)),
+            code if code == "54000" || code.starts_with("22") => Self::Data(error_text(error)),
             // the statement failed, and with it its transaction
-            _ => Self::Not(words(error)),
+            _ => Self::Not(error_text(error)),
         }
     }
 }
@@ -135,13 +135,13 @@ impl Failed {
 /// A connection, made when needed.
 pub(crate) struct Link {
     hosts: Hosts,
-    dial: Dial,
+    connect_fn: ConnectFn,
     hearing: Option<Hearing>,
     statements: Statements,
     live: Option<Arc<Live>>,
     /// The task that makes the next connection. A caller may stop waiting before it has ended; the next
     /// caller continues to wait.
-    dialing: Option<JoinHandle<Result<Arc<Live>, Failed>>>,
+    connecting: Option<JoinHandle<Result<Arc<Live>, Failed>>>,
     /// Statements prepared on that connection.
     prepared: HashMap<&'static str, Statement>,
     /// Whether `requeue.epoch` was called on it.
@@ -261,16 +261,16 @@ impl Call {
 }
 
 /// Prepares a session for use.
-async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Arc<Live>, Failed> {
+async fn begin(connected: Connecting, hears: bool, statements: Statements) -> Result<Arc<Live>, Failed> {
     let begins = async {
-        let (client, driver, cancel) = dialed.await?;
+        let (client, driver, cancel) = connected.await?;
         let (driver, cancel) = (tokio::spawn(driver), Mutex::new(Some(cancel)));
         let live = Live { client, driver, cancel, given_up: AtomicBool::new(false) };
         if statements == Statements::Prepared {
             // At a higher level, which a role or a database may have, adds and claims of the same keys would fail. What is set behind
             // a pooler would be another client's.
             let set = "set default_transaction_isolation = 'read committed'";
-            live.client.batch_execute(set).await.map_err(|e| Failed::Not(words(&e)))?;
+            live.client.batch_execute(set).await.map_err(|e| Failed::Not(error_text(&e)))?;
         }
         if hears {
             // what is refused here is done without: everybody looks once a second anyway
@@ -282,14 +282,19 @@ async fn begin(dialed: Dialed, hears: bool, statements: Statements) -> Result<Ar
 }
 
 impl Link {
-    pub(crate) fn new(hosts: Hosts, dial: Dial, hearing: Option<Hearing>, statements: Statements) -> Self {
+    pub(crate) fn new(
+        hosts: Hosts,
+        connect_fn: ConnectFn,
+        hearing: Option<Hearing>,
+        statements: Statements,
+    ) -> Self {
         Self {
             hosts,
-            dial,
+            connect_fn,
             hearing,
             statements,
             live: None,
-            dialing: None,
+            connecting: None,
             prepared: HashMap::new(),
             is_met: false,
         }
@@ -315,14 +320,14 @@ impl Link {
             return Ok(live);
         }
         self.hang_up();
-        let dialing = self.dialing.get_or_insert_with(|| {
+        let connecting = self.connecting.get_or_insert_with(|| {
             let heard = self.hearing.as_ref().map(|it| it.heard.clone());
             let hears = self.hearing.as_ref().is_some_and(|it| it.listens.load(Relaxed));
-            tokio::spawn(begin((self.dial)(self.hosts.clone(), heard), hears, self.statements))
+            tokio::spawn(begin((self.connect_fn)(self.hosts.clone(), heard), hears, self.statements))
         });
-        let dialed = dialing.await;
-        self.dialing = None;
-        let live = dialed.map_err(|e| Failed::Not(e.into()))??;
+        let connected = connecting.await;
+        self.connecting = None;
+        let live = connected.map_err(|e| Failed::Not(e.into()))??;
         self.live = Some(live.clone());
         self.is_met = false;
         Ok(live)
@@ -362,7 +367,7 @@ impl Link {
                 let prepared = tokio::time::timeout(ANSWERS, live.client.prepare(sql)).await;
                 let statement = match prepared {
                     Ok(Ok(statement)) => statement,
-                    Ok(Err(e)) => return Err(Failed::Not(words(&e))),
+                    Ok(Err(e)) => return Err(Failed::Not(error_text(&e))),
                     Err(_) => {
                         self.hang_up();
                         return Err(Failed::silent());
@@ -442,17 +447,17 @@ pub(crate) mod tests {
 
     pub(crate) fn link(port: u16) -> Link {
         let config: Config = format!("host=127.0.0.1 port={port} user=u").parse().expect("it can be read");
-        let dial: Dial = Arc::new(|hosts: Hosts, _| {
+        let connect_fn: ConnectFn = Arc::new(|hosts: Hosts, _| {
             Box::pin(async move {
                 let (client, connection) =
-                    hosts[0].connect(NoTls).await.map_err(|e| Failed::Not(words(&e)))?;
+                    hosts[0].connect(NoTls).await.map_err(|e| Failed::Not(error_text(&e)))?;
                 let driver: Driver = Box::pin(async move { drop(connection.await) });
                 let cancel: Cancel = Box::pin(std::future::ready(()));
                 Ok((client, driver, cancel))
             })
         });
         // it begins without a statement
-        Link::new([config].into(), dial, None, Statements::Whole)
+        Link::new([config].into(), connect_fn, None, Statements::Whole)
     }
 
     pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

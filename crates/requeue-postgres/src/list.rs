@@ -1,6 +1,6 @@
 //! The keys of a queue, listed page by page.
 
-use crate::desk::priority;
+use crate::add_batcher::priority;
 use crate::link::Link;
 use crate::processes::holder;
 use requeue::EngineError;
@@ -38,9 +38,9 @@ impl Reading {
     }
 
     /// Reads all pages as one.
-    pub(crate) async fn all(mut self, office: &mut Link, queue: i32) -> Result<Vec<Listed>, EngineError> {
+    pub(crate) async fn all(mut self, admin_conn: &mut Link, queue: i32) -> Result<Vec<Listed>, EngineError> {
         let mut all = Vec::new();
-        while let Some(page) = self.page(office, queue).await? {
+        while let Some(page) = self.page(admin_conn, queue).await? {
             all.extend(page);
         }
         sort(&mut all);
@@ -51,18 +51,18 @@ impl Reading {
     /// both places, and not in neither.
     pub(crate) async fn page(
         &mut self,
-        office: &mut Link,
+        admin_conn: &mut Link,
         queue: i32,
     ) -> Result<Option<Vec<(Place, Listed)>>, EngineError> {
         if self.is_over {
             return Ok(None);
         }
         if self.triggers.is_none() {
-            self.triggers = Some(Triggers::read(office, queue, self.key.as_ref()).await?);
+            self.triggers = Some(Triggers::read(admin_conn, queue, self.key.as_ref()).await?);
         }
         let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place, host, pid, application,
                     rule from requeue.listed($1, $2, $3, $4)";
-        let rows = office.query(page, &[&queue, &self.key, &self.after, &PAGE]).await?;
+        let rows = admin_conn.query(page, &[&queue, &self.key, &self.after, &PAGE]).await?;
         let mut keys: Vec<(Place, Listed)> = rows.iter().map(read).collect();
         self.after = keys.last().map(|(_, listed)| listed.key.clone());
         self.is_over = rows.len() < PAGE as usize;
@@ -121,13 +121,13 @@ struct Triggers {
 }
 
 impl Triggers {
-    async fn read(office: &mut Link, queue: i32, key: Option<&Vec<u8>>) -> Result<Self, EngineError> {
+    async fn read(admin_conn: &mut Link, queue: i32, key: Option<&Vec<u8>>) -> Result<Self, EngineError> {
         let mut this = Self { of_keys: Vec::new(), places: HashMap::new() };
         let mut after = 0_i64;
         loop {
             let page =
                 "select key, delay_us, priority, value, age_us, id from requeue.triggers($1, $2, $3, $4)";
-            let rows = office.query(page, &[&queue, &key, &after, &PAGE]).await?;
+            let rows = admin_conn.query(page, &[&queue, &key, &after, &PAGE]).await?;
             for row in &rows {
                 let delay: i64 = row.get(1);
                 let status = if delay > 0 { Status::Waiting } else { Status::Ready };

@@ -1,4 +1,4 @@
-//! [`Post`]: state shared by the pulse and the pump of a queue.
+//! [`Post`]: state shared by the heartbeat and the exchange of a queue.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,23 +17,23 @@ pub(crate) struct Held {
     pub(crate) beat: Instant,
 }
 
-/// State shared by the pulse and the pump of a queue.
+/// State shared by the heartbeat and the exchange of a queue.
 pub(crate) struct Post {
     pub(crate) queue: i32,
     pub(crate) length: Duration,
-    /// Wakes the pump.
+    /// Wakes the exchange.
     pub(crate) signal: Arc<Notify>,
-    /// The owner as which the pump sleeps, waiting for keys, if it does.
+    /// The owner as which the exchange sleeps, waiting for keys, if it does.
     pub(crate) sleeper: AtomicI64,
-    /// Keys may have come since the pump last looked.
+    /// Keys may have come since the exchange last looked.
     news: AtomicBool,
-    /// Number of times that the pump went to sleep.
+    /// Number of times that the exchange went to sleep.
     pub(crate) naps: AtomicU64,
     /// The owner that the server notifies, if it does.
     pub(crate) listens: AtomicI64,
-    /// When the pump last got a key after it had slept.
+    /// When the exchange last got a key after it had slept.
     needed: Mutex<Instant>,
-    /// The pump has ended, and the lease is given up.
+    /// The exchange has ended, and the lease is given up.
     pub(crate) over: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ impl Post {
         }
     }
 
-    /// Wakes the pump to look, because keys may have come.
+    /// Wakes the exchange to look, because keys may have come.
     pub(crate) fn tells(&self) {
         self.news.store(true, Relaxed);
         self.signal.notify_one();
@@ -63,7 +63,7 @@ impl Post {
         self.news.swap(false, Relaxed)
     }
 
-    /// Records that the pump sleeps as this owner. True if nothing will notify it.
+    /// Records that the exchange sleeps as this owner. True if nothing will notify it.
     pub(crate) fn sleeps(&self, owner: i64) -> bool {
         self.naps.fetch_add(1, Relaxed);
         self.sleeper.store(owner, Relaxed);
@@ -74,7 +74,7 @@ impl Post {
         self.sleeper.store(NOBODY, Relaxed);
     }
 
-    /// Whether the pump sleeps, or the server still notifies it.
+    /// Whether the exchange sleeps, or the server still notifies it.
     pub(crate) fn waits(&self) -> bool {
         self.sleeper.load(Relaxed) != NOBODY || self.listens()
     }
@@ -84,7 +84,7 @@ impl Post {
         self.listens.load(Relaxed) != NOBODY
     }
 
-    /// Records that the pump got a key after it had slept.
+    /// Records that the exchange got a key after it had slept.
     pub(crate) fn is_needed(&self) {
         *self.needed() = Instant::now();
     }

@@ -1,17 +1,17 @@
 //! [`Queue`]: a queue as used by a process that works on it.
 
+use crate::add_batcher::{Trigger, fits, micros};
 use crate::client::Client;
-use crate::desk::{Trigger, fits, micros};
-use crate::dial::Hub;
+use crate::connect::Hub;
+use crate::exchange::{Beating, ExchangeTarget, Lease, run_exchange};
 use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::link::{Failed, Link};
-use crate::pen::{Backoff, Claimed, Gave, How, Pen};
 use crate::post::Post;
-use crate::pump::{Beating, Lease, Taps, pumps};
+use crate::run_ledger::{Backoff, Claimed, Gave, How, RunLedger};
 use crate::schema::known;
 use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
-use requeue::engine::{Answer, Asked, Front, Key, Listed, Source};
+use requeue::engine::{Answer, Key, Listed, LocalQueue, Source, StoredTrigger};
 use requeue::limiter::Exponential;
 use requeue::{
     Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op,
@@ -285,46 +285,46 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             }
         }
         let rules = rules.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let mut office = hub.office.lock().await;
-        known(&mut office).await?;
-        let opened = office.query("select requeue.open($1)", &[&name]).await?;
+        let mut admin_conn = hub.admin_conn.lock().await;
+        known(&mut admin_conn).await?;
+        let opened = admin_conn.query("select requeue.open($1)", &[&name]).await?;
         let number: i32 = opened.first().map_or(0, |row| row.get(0));
-        let backoff = store_limits(&mut office, number, (base, max), rate).await?;
+        let backoff = store_limits(&mut admin_conn, number, (base, max), rate).await?;
         for rules in rules {
-            rules.store(&mut office, number).await?;
+            rules.store(&mut admin_conn, number).await?;
         }
-        drop(office);
-        let pen = Arc::new(Pen::<K>::new(number, backoff));
+        drop(admin_conn);
+        let ledger = Arc::new(RunLedger::<K>::new(number, backoff));
         let in_memory = merge.clone();
         let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
         let limiter = Exponential::new(backoff.base, backoff.max).map_err(|e| refused(e.to_string()))?;
         let front = front.limiter(limiter).name(&name).unfinished(Unfinished::Retry);
         let front = customize.into_iter().fold(front, |front, change| change(front));
-        let front = front.priorities().journal(pen.clone()).build().map_err(|e| refused(e.to_string()))?;
-        drop(pen.clock.set(Source::front(&front).clock()));
-        let serving = hub.pulse.serving.clone();
-        let lease = Arc::new(Lease::new(pen.clone(), lease, hub.sleepers.name.clone(), serving));
+        let front = front.priorities().journal(ledger.clone()).build().map_err(|e| refused(e.to_string()))?;
+        drop(ledger.clock.set(Source::front(&front).clock()));
+        let serving = hub.heartbeat.serving.clone();
+        let lease = Arc::new(Lease::new(ledger.clone(), lease, hub.sleepers.name.clone(), serving));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);
-        let inner = Arc::new(Inner { front, pen: pen.clone(), merge, group, prefetch });
-        let taps = Tap { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), pen };
-        let taps = Arc::new(taps);
+        let inner = Arc::new(Inner { front, ledger: ledger.clone(), merge, group, prefetch });
+        let target = WeakFront { inner: Arc::downgrade(&inner), front: Source::front(&inner.front), ledger };
+        let target = Arc::new(target);
         hub.sleepers.add(number, lease.post.clone());
-        let (lanes, pulse) = (hub.office.clone(), hub.pulse.clone());
+        let (lanes, heartbeat) = (hub.admin_conn.clone(), hub.heartbeat.clone());
         if are_read {
-            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.office.clone(), closing));
+            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.admin_conn.clone(), closing));
         }
         let (left, post) = (lease.left(), lease.post.clone());
-        pulse.joins(Arc::new(Beating { lease: lease.clone(), taps: taps.clone() }));
-        hub.spawn(|closing| pumps(lease, taps, lanes, pulse, closing));
+        heartbeat.joins(Arc::new(Beating { lease: lease.clone(), target: target.clone() }));
+        hub.spawn(|closing| run_exchange(lease, target, lanes, heartbeat, closing));
         Ok(Queue { handle: Arc::new(Handle { inner, name, left, post, _figures: figures, hub }) })
     }
 }
 
 /// Stores the given back-off and rate. Returns the back-off that the queue then has.
 async fn store_limits(
-    office: &mut Link,
+    admin_conn: &mut Link,
     queue: i32,
     (base, max): (Option<Duration>, Option<Duration>),
     rate: Option<Option<(f64, u32)>>,
@@ -341,12 +341,12 @@ async fn store_limits(
         let (base, max) = (base.map(micros), max.map(micros));
         let (is_said, rate) = (rate.is_some(), rate.flatten());
         let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
-        let stored = office.query(set, &[&queue, &base, &max, &is_said, &per_second, &burst]).await?;
+        let stored = admin_conn.query(set, &[&queue, &base, &max, &is_said, &per_second, &burst]).await?;
         if let Some(row) = stored.first() {
             return Ok(read(row));
         }
     }
-    let stored = office.query(get, &[&queue]).await?;
+    let stored = admin_conn.query(get, &[&queue]).await?;
     let stored =
         stored.first().map(read).ok_or_else(|| EngineError::NotApplied("the queue is gone".into()))?;
     let (base, max) = (base.unwrap_or(stored.base), max.unwrap_or(stored.max));
@@ -360,18 +360,18 @@ async fn store_limits(
     Ok(stored)
 }
 
-/// The queue in memory, as the pump sees it. Its upgraded reference contains no [`Handle`]: the engine's
+/// The queue in memory, as the exchange sees it. Its upgraded reference contains no [`Handle`]: the engine's
 /// thread never has the last one.
-struct Tap<K: Key, V: 'static> {
+struct WeakFront<K: Key, V: 'static> {
     inner: Weak<Inner<K, V>>,
-    front: Front<K, V>,
-    pen: Arc<Pen<K>>,
+    front: LocalQueue<K, V>,
+    ledger: Arc<RunLedger<K>>,
 }
 
-impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
+impl<K: Key, V: DeserializeOwned + Send + 'static> ExchangeTarget for WeakFront<K, V> {
     fn wanted(&self) -> Option<usize> {
         let inner = self.inner.upgrade()?;
-        if inner.front.shutting_down() || inner.pen.closed.load(Relaxed) {
+        if inner.front.shutting_down() || inner.ledger.closed.load(Relaxed) {
             return None;
         }
         let in_line = inner.front.len();
@@ -382,17 +382,17 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
     fn give(&self, claimed: Claimed) {
         let Some(inner) = self.inner.upgrade() else {
             // nobody works any more
-            return self.pen.ends_as(claimed, How::PutBack);
+            return self.ledger.ends_as(claimed, How::PutBack);
         };
-        let pen = &inner.pen;
+        let ledger = &inner.ledger;
         let (key, value) = match inner.read(&claimed) {
             Ok(read) => read,
-            Err(why) => return pen.ends_as(claimed, How::GaveUp(why)),
+            Err(why) => return ledger.ends_as(claimed, How::GaveUp(why)),
         };
-        let claimed = match pen.give(&key, claimed) {
+        let claimed = match ledger.give(&key, claimed) {
             Gave::Now(claimed) => claimed,
             Gave::Later => return,
-            Gave::Closed(claimed) => return pen.ends_as(claimed, How::PutBack),
+            Gave::Closed(claimed) => return ledger.ends_as(claimed, How::PutBack),
         };
         let Claimed { attempt, failures, priority, .. } = claimed;
         let known = Restore::new(key.clone()).failures(failures).attempt(attempt).priority(priority);
@@ -400,8 +400,8 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
         let restored = catch_unwind(AssertUnwindSafe(|| inner.front.restore(known).is_ok()));
         if !restored.unwrap_or(false) {
             // it is shut down, or users' code panicked
-            pen.take_back(&key, How::PutBack);
-        } else if pen.came(&key) {
+            ledger.take_back(&key, How::PutBack);
+        } else if ledger.came(&key) {
             inner.puts_back(&key);
         }
     }
@@ -409,14 +409,14 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> Taps for Tap<K, V> {
     fn lost(&self) {
         // Before: a worker may take one of these meanwhile, and is told with the others.
         if let Some(inner) = self.inner.upgrade() {
-            self.pen.lost().iter().for_each(|key| inner.puts_back(key));
+            self.ledger.lost().iter().for_each(|key| inner.puts_back(key));
         }
         self.front.cancel_runs();
     }
 
     fn closes(&self) {
         if let Some(inner) = self.inner.upgrade() {
-            inner.pen.close().iter().for_each(|key| inner.puts_back(key));
+            inner.ledger.close().iter().for_each(|key| inner.puts_back(key));
             inner.front.shut_down();
         }
     }
@@ -458,7 +458,7 @@ struct Handle<K: Key, V: 'static> {
 /// The queue in memory, which the engine's thread borrows to give it a key.
 struct Inner<K: Key, V: 'static> {
     front: WorkQueue<K, V>,
-    pen: Arc<Pen<K>>,
+    ledger: Arc<RunLedger<K>>,
     merge: Arc<MergeValues<V>>,
     group: Option<GroupOf<K>>,
     prefetch: usize,
@@ -467,7 +467,7 @@ struct Inner<K: Key, V: 'static> {
 impl<K: Key, V> Inner<K, V> {
     /// Puts back a key that no worker has begun.
     fn puts_back(&self, key: &K) {
-        self.pen.put_back(key, || {
+        self.ledger.put_back(key, || {
             let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(key)));
             cancelled.is_ok_and(|cancelled| cancelled.is_some_and(|it| it.ready))
         });
@@ -506,12 +506,12 @@ impl<K: Key, V> Handle<K, V> {
     /// Stops claiming, and puts back keys that no worker has begun. When no run is left the lease is given
     /// up.
     fn leaves(&self) {
-        let pen = &self.inner.pen;
-        self.hub.sleepers.remove(pen.queue, &self.post);
-        for key in pen.close() {
+        let ledger = &self.inner.ledger;
+        self.hub.sleepers.remove(ledger.queue, &self.post);
+        for key in ledger.close() {
             self.inner.puts_back(&key);
         }
-        pen.signal.notify_one();
+        ledger.signal.notify_one();
     }
 }
 
@@ -537,7 +537,7 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
     type Key = K;
     type Value = V;
 
-    fn front(&self) -> Front<K, V> {
+    fn front(&self) -> LocalQueue<K, V> {
         Source::front(&self.handle.inner.front)
     }
 }
@@ -621,8 +621,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
         let Handle { inner, hub, .. } = &*self.handle;
-        let Inner { front, pen, group, .. } = &**inner;
-        let asked = Asked::of(&how);
+        let Inner { front, ledger, group, .. } = &**inner;
+        let asked = StoredTrigger::of(&how);
         let value = how.into_value();
         if let Some(error) = self.outdated() {
             return Err(AddFailed { key, value, error }).into();
@@ -649,7 +649,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let answer = Arc::new(Answer::default());
         let tells = answer.clone();
         let trigger = Trigger {
-            queue: pen.queue,
+            queue: ledger.queue,
             key: bytes,
             delay: asked.delay,
             priority: asked.priority,
@@ -660,7 +660,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let told = move |added: Result<Added, Failed>| {
             tells.tell(added.map_err(|failed| AddFailed { key, value, error: failed.into() }));
         };
-        hub.desk.note(trigger, Box::new(told));
+        hub.batcher.note(trigger, Box::new(told));
         Op::of(answer)
     }
 
@@ -705,12 +705,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             return Err(outdated);
         }
         let how = how.into();
-        let asked = Asked::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
+        let asked = StoredTrigger::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
         let value = value.map_err(|e| EngineError::Codec(e.into()))?;
         let (bytes, delay) = (key.to_bytes(), asked.delay.map_or(0, micros));
         let rank = -i32::from(asked.priority);
-        let Inner { pen, group, .. } = &*self.handle.inner;
+        let Inner { ledger, group, .. } = &*self.handle.inner;
         let group = group.as_ref().map(|group| group(&key));
         fits(&bytes, group.as_deref())?;
         let add =
@@ -719,7 +719,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         // in one message: a name would be the session's, which a pooler shares
         let bytes: &[u8] = &bytes;
         let value = value.as_ref().map(Json);
-        let params = [&pen.queue as &dyn Param, &bytes, &delay, &rank, &value, &group];
+        let params = [&ledger.queue as &dyn Param, &bytes, &delay, &rank, &value, &group];
         let added = tx.query_typed(add, &with_types(&params)).await;
         added.map(drop).map_err(|e| Failed::of(&e).into())
     }
@@ -877,7 +877,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn ends_refused(&self) -> u64 {
-        self.handle.inner.pen.refused.load(Relaxed)
+        self.handle.inner.ledger.refused.load(Relaxed)
     }
 
     /// The error of the last call that claims keys and sends ends of runs; `None` if it succeeded. It is
@@ -898,7 +898,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.handle.inner.pen.trouble().clone()
+        self.handle.inner.ledger.trouble().clone()
     }
 
     /// The reason why this process has stopped working on the queue: the schema was migrated to a version
@@ -916,7 +916,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn outdated(&self) -> Option<EngineError> {
-        self.handle.hub.pulse.serving.refusal()
+        self.handle.hub.heartbeat.serving.refusal()
     }
 
     /// Whether the server has the ends of all runs that have ended here. If the process exits before, a run
@@ -931,7 +931,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.handle.inner.pen.has_sent()
+        self.handle.inner.ledger.has_sent()
     }
 
     /// Ends this process's work on the queue, like dropping the last handle, even if other handles exist: it
@@ -980,7 +980,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     pub fn shut_down(&self) -> ShutDown {
         let report = self.handle.inner.front.shut_down();
-        self.handle.inner.pen.signal.notify_one();
+        self.handle.inner.ledger.signal.notify_one();
         report
     }
 
@@ -994,7 +994,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
         let drain = self.handle.inner.front.shut_down_with_drain();
-        self.handle.inner.pen.signal.notify_one();
+        self.handle.inner.ledger.signal.notify_one();
         drain
     }
 }

@@ -1,7 +1,7 @@
 //! [`RunExt`]: a handler's operations on its run in a transaction of its own.
 
 use crate::link::Failed;
-use crate::pen::Pen;
+use crate::run_ledger::RunLedger;
 use crate::typed::with_types;
 use requeue::engine::Key;
 use requeue::{EngineError, IntoOutcome, Outcome, Run};
@@ -97,11 +97,11 @@ pub trait RunExt {
 }
 
 /// The queue, the key's bytes and the fence.
-fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&Pen<K>, Vec<u8>, i64), EngineError> {
-    let pen = run.engine().and_then(|engine| engine.downcast_ref::<Pen<K>>());
-    match (pen, run.fence()) {
-        (Some(pen), Some(fence)) => {
-            Ok((pen, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX)))
+fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&RunLedger<K>, Vec<u8>, i64), EngineError> {
+    let ledger = run.engine().and_then(|engine| engine.downcast_ref::<RunLedger<K>>());
+    match (ledger, run.fence()) {
+        (Some(ledger), Some(fence)) => {
+            Ok((ledger, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX)))
         }
         _ => Err(EngineError::NotApplied("the run is none of a queue on PostgreSQL".into())),
     }
@@ -123,7 +123,7 @@ async fn ask<C: GenericClient + Sync>(
 
 impl<K: Key, V: Send + 'static> RunExt for Run<K, V> {
     fn guard<C: GenericClient + Sync>(&self, tx: &C) -> impl Future<Output = Result<(), EngineError>> + Send {
-        let place = place(self).map(|(pen, key, fence)| (pen.queue, key, fence));
+        let place = place(self).map(|(ledger, key, fence)| (ledger.queue, key, fence));
         async move {
             let (queue, key, fence) = place?;
             ask(tx, "select requeue.guard($1, $2, $3)", queue, &key, fence).await
@@ -134,9 +134,9 @@ impl<K: Key, V: Send + 'static> RunExt for Run<K, V> {
         &self,
         tx: &C,
     ) -> impl Future<Output = Result<Ended, EngineError>> + Send {
-        let place = place(self).map(|(pen, key, fence)| {
-            pen.ends_in_transaction(self.key(), fence);
-            (pen.queue, key, fence)
+        let place = place(self).map(|(ledger, key, fence)| {
+            ledger.ends_in_transaction(self.key(), fence);
+            (ledger.queue, key, fence)
         });
         async move {
             let (queue, key, fence) = place?;

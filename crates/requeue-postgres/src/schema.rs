@@ -41,9 +41,9 @@ struct Version {
 }
 
 /// The version of the schema, if there is one.
-async fn version(office: &mut Link) -> Result<Option<Version>, Failed> {
+async fn version(admin_conn: &mut Link) -> Result<Option<Version>, Failed> {
     let read = |rows: Vec<Row>| rows.first().map(|row| Version { newest: row.get(0), oldest: row.get(1) });
-    let newer = office.query("select newest, oldest from requeue.version()", &[]).await;
+    let newer = admin_conn.query("select newest, oldest from requeue.version()", &[]).await;
     let is_missing = |failed: &Failed| {
         failed.is(&SqlState::UNDEFINED_FUNCTION) || failed.is(&SqlState::INVALID_SCHEMA_NAME)
     };
@@ -52,11 +52,11 @@ async fn version(office: &mut Link) -> Result<Option<Version>, Failed> {
         said => return said.map(read),
     }
     // version 1 has no such function
-    let is_there = office.query("select to_regclass('requeue.meta') is not null", &[]).await?;
+    let is_there = admin_conn.query("select to_regclass('requeue.meta') is not null", &[]).await?;
     if !is_there.first().is_some_and(|row| row.get(0)) {
         return Ok(None);
     }
-    office.query("select 1, version from requeue.meta", &[]).await.map(read)
+    admin_conn.query("select 1, version from requeue.meta", &[]).await.map(read)
 }
 
 /// Whether the schema still serves this program: it may be migrated while the program runs.
@@ -80,46 +80,46 @@ impl Serving {
     }
 
     /// Asks the server, after a call that found a function missing.
-    pub(crate) async fn asks(&self, office: &mut Link) {
-        if let Ok(Some(version)) = version(office).await {
+    pub(crate) async fn asks(&self, admin_conn: &mut Link) {
+        if let Ok(Some(version)) = version(admin_conn).await {
             self.is_told(version.oldest.into());
         }
     }
 }
 
 /// Creates the schema, or migrates it to this program's version.
-pub(crate) async fn make(office: &mut Link) -> Result<(), EngineError> {
+pub(crate) async fn make(admin_conn: &mut Link) -> Result<(), EngineError> {
     let begun = Instant::now();
     loop {
-        let found = match version(office).await {
+        let found = match version(admin_conn).await {
             Ok(found) => found,
-            Err(failed) => return Err(with_grant(office, failed).await.into()),
+            Err(failed) => return Err(with_grant(admin_conn, failed).await.into()),
         };
         let from = found.map_or(0, |found| found.newest);
         if from >= VERSION {
             return serves(found);
         }
-        match step(office, from).await {
+        match step(admin_conn, from).await {
             Ok(()) => return Ok(()),
             // somebody else may have done it meanwhile
-            Err(failed) => match version(office).await?.map_or(0, |found| found.newest) {
+            Err(failed) => match version(admin_conn).await?.map_or(0, |found| found.newest) {
                 now if now > from => {}
                 _ if failed.is(&SqlState::LOCK_NOT_AVAILABLE)
                     || failed.is(&SqlState::T_R_DEADLOCK_DETECTED) =>
                 {
                     if begun.elapsed() >= TRIES {
-                        return Err(with_holder(office, failed).await.into());
+                        return Err(with_holder(admin_conn, failed).await.into());
                     }
                     tokio::time::sleep(LETS).await;
                 }
-                _ => return Err(with_grant(office, failed).await.into()),
+                _ => return Err(with_grant(admin_conn, failed).await.into()),
             },
         }
     }
 }
 
 /// Executes one migration, completely or not at all.
-async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
+async fn step(admin_conn: &mut Link, from: i32) -> Result<(), Failed> {
     let steps = STEPS.iter().skip(usize::try_from(from).unwrap_or(0)).chain(&CODE);
     let steps = steps.copied().collect::<Vec<_>>().concat();
     // One after another: the lock ends with the transaction ("requeue" in ASCII). Who comes second finds another version than it saw.
@@ -136,21 +136,21 @@ async fn step(office: &mut Link, from: i32) -> Result<(), Failed> {
          end $do$;
          {steps}; commit"
     );
-    let made = office.batch(&batch).await;
+    let made = admin_conn.batch(&batch).await;
     if made.is_err() {
-        drop(office.batch("rollback").await);
+        drop(admin_conn.batch("rollback").await);
     }
     made
 }
 
 /// Adds the transaction that blocks the tables to an error.
-async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
+async fn with_holder(admin_conn: &mut Link, failed: Failed) -> Failed {
     let Failed::Not(why) = failed else { return failed };
     let holder = "select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), l.relation::regclass::text
                   from pg_locks l join pg_stat_activity a using (pid) join pg_class c on c.oid = l.relation
                   where l.granted and l.pid <> pg_backend_pid() and c.relnamespace = to_regnamespace('requeue') and c.relkind = 'r'
                   order by a.xact_start limit 1";
-    match office.query(holder, &[]).await.ok().and_then(|rows| rows.into_iter().next()) {
+    match admin_conn.query(holder, &[]).await.ok().and_then(|rows| rows.into_iter().next()) {
         None => Failed::Not(why),
         Some(row) => {
             let (pid, name, table): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -163,7 +163,7 @@ async fn with_holder(office: &mut Link, failed: Failed) -> Failed {
 }
 
 /// Adds the missing grants to an error, if the role may not create the schema.
-async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
+async fn with_grant(admin_conn: &mut Link, failed: Failed) -> Failed {
     let is_refused = failed.is(&SqlState::INSUFFICIENT_PRIVILEGE);
     let Failed::Not(why) = failed else { return failed };
     if !is_refused {
@@ -171,7 +171,7 @@ async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
     }
     let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user),
                 (select relowner::regrole::text from pg_class where relnamespace = to_regnamespace('requeue') and relname = 'meta')";
-    let Some(row) = office.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
+    let Some(row) = admin_conn.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
         return Failed::Not(why);
     };
     let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -189,8 +189,8 @@ async fn with_grant(office: &mut Link, failed: Failed) -> Failed {
 }
 
 /// Checks that this program works with the schema.
-pub(crate) async fn known(office: &mut Link) -> Result<(), EngineError> {
-    serves(version(office).await?)
+pub(crate) async fn known(admin_conn: &mut Link) -> Result<(), EngineError> {
+    serves(version(admin_conn).await?)
 }
 
 fn serves(found: Option<Version>) -> Result<(), EngineError> {

@@ -3,7 +3,7 @@
 //! The names and their meanings are libpq's. tokio-postgres reads `sslmode` up to `require`; the options for
 //! certificates (`sslmode=verify-full`, `sslrootcert`) are removed from the string first.
 
-use crate::words::Words;
+use crate::conn_string::ConnString;
 use requeue::BoxError;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -26,7 +26,7 @@ pub(crate) enum Trust {
 }
 
 /// Removes from a connection string the options that tokio-postgres does not read.
-pub(crate) fn trust(config: &mut Words) -> Result<Trust, BoxError> {
+pub(crate) fn trust(config: &mut ConnString) -> Result<Trust, BoxError> {
     let (roots, mode) = (config.take("sslrootcert"), config.take("sslmode"));
     let mut is_checked = roots.is_some();
     match mode.as_deref() {
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     fn read(config: &str) -> (String, Trust) {
-        let mut words = Words::of(config);
-        let trust = trust(&mut words).expect("it can be read");
-        (words.join(), trust)
+        let mut conn_string = ConnString::of(config);
+        let trust = trust(&mut conn_string).expect("it can be read");
+        (conn_string.join(), trust)
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
     fn a_mode_that_is_not_offered_is_refused() {
         for mode in ["verify-ca", "allow", "yes", ""] {
             for config in [format!("host=db sslmode={mode}"), format!("postgres://db?sslmode={mode}")] {
-                assert!(trust(&mut Words::of(&config)).is_err(), "{config}");
+                assert!(trust(&mut ConnString::of(&config)).is_err(), "{config}");
             }
         }
     }

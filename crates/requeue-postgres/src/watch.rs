@@ -4,8 +4,8 @@
 //! nothing, and delays no lease. Only if the queue has metrics.
 
 use crate::client::{Stats, counts};
+use crate::exchange::Lease;
 use crate::lanes::Lanes;
-use crate::pump::Lease;
 use requeue::{EngineGauges, ReadEngine, StoreGauges};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -46,7 +46,7 @@ impl<K: Send + Sync> ReadEngine for Watch<K> {
         gauges.lease.length = self.lease.length;
         gauges.lease.since_beat = beat.map_or(Duration::ZERO, |sent| sent.elapsed());
         gauges.leases_lost = self.lease.losses.load(Relaxed);
-        gauges.ends_refused = self.lease.pen.refused.load(Relaxed);
+        gauges.ends_refused = self.lease.ledger.refused.load(Relaxed);
         gauges
     }
 }
@@ -70,10 +70,14 @@ impl From<Stats> for StoreGauges {
 }
 
 /// Looks at the server as long as the queue exists: even after it was shut down, while its figures are read.
-pub(crate) async fn looks<K>(watch: Weak<Watch<K>>, office: Arc<Lanes>, mut closing: watch::Receiver<bool>) {
+pub(crate) async fn looks<K>(
+    watch: Weak<Watch<K>>,
+    admin_conn: Arc<Lanes>,
+    mut closing: watch::Receiver<bool>,
+) {
     let looking = async {
         while let Some(watch) = watch.upgrade() {
-            let seen = counts(&mut *office.lock().await, watch.lease.pen.queue, MOST, LOOKS).await;
+            let seen = counts(&mut *admin_conn.lock().await, watch.lease.ledger.queue, MOST, LOOKS).await;
             watch.saw(seen.ok().map(|stats| (Instant::now(), stats)));
             drop(watch);
             tokio::time::sleep(LOOKS).await;

@@ -1,13 +1,13 @@
 //! [`Client`]: a file's operations for processes that do not work on it.
 
-use crate::bell;
-use crate::letters::{ABSORB, Letter, fold, obey};
+use crate::inbox::{ABSORB, InboxRow, fold, obey};
 use crate::list::{self, Counts, Order, Pending, Seen};
 use crate::lock::Writes;
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
 use crate::schema::{Link, about, not_applied, words};
 use crate::store;
+use crate::write_signal;
 use requeue::EngineError;
 use requeue::engine::{Key, Listed, Schedule};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -216,10 +216,10 @@ impl Client {
         };
         let delay = schedule.map_or(Ok(delay), first)?;
         let absorbs = absorb && delay.is_none();
-        self.write(queue, schedule, keys.len(), |nth, letter| {
-            let what = if absorbs { ABSORB.to_owned() } else { letter.what };
+        self.write(queue, schedule, keys.len(), |nth, request| {
+            let what = if absorbs { ABSORB.to_owned() } else { request.what };
             let value = values.get(nth).map(|value| value.as_bytes().to_vec());
-            Letter { what, key: keys[nth].to_bytes().into(), delay, priority, every, value, ..letter }
+            InboxRow { what, key: keys[nth].to_bytes().into(), delay, priority, every, value, ..request }
         })
     }
 
@@ -229,24 +229,24 @@ impl Client {
         queue: &str,
         schedule: Option<&Schedule>,
         keys: usize,
-        how: impl Fn(usize, Letter) -> Letter,
+        how: impl Fn(usize, InboxRow) -> InboxRow,
     ) -> Result<(), EngineError> {
         let is_told = self.in_turn(queue, true, |begun, number, is_worked_on| {
             let rule = schedule.map(|schedule| rule(begun, schedule)).transpose()?;
             for nth in 0..keys {
-                let letter = how(nth, Letter::new(number, "add", &[]));
-                let letter = Letter { every: rule.or(letter.every), ..letter };
+                let request = how(nth, InboxRow::new(number, "add", &[]));
+                let request = InboxRow { every: rule.or(request.every), ..request };
                 // only who works on the queue can merge values
-                if is_worked_on || letter.value.is_some() {
-                    letter.put(begun)?;
+                if is_worked_on || request.value.is_some() {
+                    request.put(begun)?;
                 } else {
-                    obey(begun, &letter, None)?;
+                    obey(begun, &request, None)?;
                 }
             }
             Ok(is_worked_on)
         })?;
         if is_told == Some(true) {
-            bell::ring(&self.path);
+            write_signal::send(&self.path);
         }
         Ok(())
     }
@@ -436,11 +436,11 @@ impl Client {
     fn ask_all(&self, queue: &str, what: &str, keys: &[&[u8]]) -> Result<Vec<String>, EngineError> {
         let asked = self.in_turn(queue, what == "pause", |begun, number, is_worked_on| {
             let each = keys.iter().map(|key| {
-                let letter = Letter::new(number, what, key);
+                let request = InboxRow::new(number, what, key);
                 if is_worked_on {
-                    return Ok(Err(letter.put(begun)?));
+                    return Ok(Err(request.put(begun)?));
                 }
-                Ok(Ok(obey(begun, &letter, None)?.unwrap_or_default()))
+                Ok(Ok(obey(begun, &request, None)?.unwrap_or_default()))
             });
             Ok((number, each.collect::<rusqlite::Result<Vec<_>>>()?))
         })?;
@@ -450,20 +450,20 @@ impl Client {
             return Ok(vec![answer.to_owned(); keys.len()]);
         };
         if asked.iter().any(Result::is_err) {
-            bell::ring(&self.path);
+            write_signal::send(&self.path);
         }
         let answers =
-            asked.into_iter().map(|asked| asked.or_else(|letter| self.answer(queue, number, letter)));
+            asked.into_iter().map(|asked| asked.or_else(|request| self.answer(queue, number, request)));
         answers.collect()
     }
 
     /// Waits for the answer to a request.
-    fn answer(&self, queue: &str, number: i64, letter: i64) -> Result<String, EngineError> {
+    fn answer(&self, queue: &str, number: i64, request: i64) -> Result<String, EngineError> {
         let begun = Instant::now();
         loop {
             let answer = "select answer from inbox where id = ?1";
             let answer = self.look(|connection, _| {
-                connection.prepare_cached(answer)?.query_row([letter], |row| row.get(0)).optional()
+                connection.prepare_cached(answer)?.query_row([request], |row| row.get(0)).optional()
             })?;
             match answer {
                 Some(Some(answer)) => return Ok(answer),
@@ -481,9 +481,9 @@ impl Client {
                 let answer = self.in_turn(queue, false, |begun, _, is_worked_on| {
                     let answer = "select answer from inbox where id = ?1";
                     let found: Option<Option<String>> =
-                        begun.query_row(answer, [letter], |row| row.get(0)).optional()?;
+                        begun.query_row(answer, [request], |row| row.get(0)).optional()?;
                     if is_worked_on && is_late {
-                        begun.execute("delete from inbox where id = ?1 and answer is null", [letter])?;
+                        begun.execute("delete from inbox where id = ?1 and answer is null", [request])?;
                     }
                     Ok(found.flatten())
                 })?;

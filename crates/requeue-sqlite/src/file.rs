@@ -3,9 +3,9 @@
 use crate::key;
 use crate::lock;
 use crate::open::{IsOpen, OpenFile, OpenQueues};
-use crate::pen::{Pen, WallClock};
 use crate::queue::{Inner, Queue};
 use crate::rows::{MergeBytes, wall};
+use crate::run_ledger::{RunLedger, WallClock};
 use crate::schema::not_applied;
 use crate::store::{Claimed, Store};
 use crate::writer::Writer;
@@ -295,13 +295,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let writer = file.file.writer.clone();
         let (number, fence) = claim(&file.file.path, &writer, &is_open.name, merge.as_ref())?;
         is_open.number = Some(number);
-        let pen = Arc::new(Pen::new(writer.clone(), number, fence, wall));
-        let front = front.journal(pen.clone()).build().map_err(|e| not_applied(e.to_string()))?;
-        drop(pen.clocks.queue.set(Source::front(&front).clock()));
-        let inner = Arc::new(Inner { front, pen, merge, _is_open: is_open });
+        let ledger = Arc::new(RunLedger::new(writer.clone(), number, fence, wall));
+        let front = front.journal(ledger.clone()).build().map_err(|e| not_applied(e.to_string()))?;
+        drop(ledger.clocks.queue.set(Source::front(&front).clock()));
+        let inner = Arc::new(Inner { front, ledger, merge, _is_open: is_open });
         let intake: Weak<Inner<K, V>> = Arc::downgrade(&inner);
         let applies = intake.clone();
-        drop(inner.pen.applies.set(Arc::new(move |key, asked, ticket| {
+        drop(inner.ledger.applies.set(Arc::new(move |key, asked, ticket| {
             // where the queue is closed by now the file has it
             if let Some(inner) = applies.upgrade() {
                 drop(inner.apply(key, None, asked, ticket));

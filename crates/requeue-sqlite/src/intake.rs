@@ -1,14 +1,14 @@
 //! Letters of other processes, done by the queue that they are for.
 
-use crate::letters::Letter;
-use crate::pen::{Begun, Runs};
+use crate::inbox::InboxRow;
 use crate::queue::Inner;
 use crate::rows::{TriggerRow, Wall, micros, wall};
+use crate::run_ledger::{Begun, Runs};
 use crate::schedule::Rule;
 use crate::schema::not_applied;
 use crate::store::Store;
-use crate::writer::{Intake, Obeyed, Told};
-use requeue::engine::{Asked, Key, Source};
+use crate::writer::{Intake, Obeyed, OnWritten};
+use requeue::engine::{Key, Source, StoredTrigger};
 use requeue::{EngineError, Refused};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,8 +19,12 @@ use std::time::Duration;
 const SHOWN_AFTER: Wall = 40_000;
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<K, V> {
-    fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError> {
-        let Letter { at, key, delay, priority, every, value, .. } = letter;
+    fn trigger(
+        self: Arc<Self>,
+        request: &InboxRow,
+        ticket: u64,
+    ) -> Result<(TriggerRow, OnWritten), EngineError> {
+        let InboxRow { at, key, delay, priority, every, value, .. } = request;
         let known = K::from_bytes(key.clone()).map_err(EngineError::Codec)?;
         let priority = self.taken(*priority);
         match Source::front(&self.front).refuses(priority) {
@@ -29,14 +33,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
             Some(reason) => return Err(not_applied(reason.to_string())),
         }
         let value = self.taken_value(value.as_deref())?;
-        let row = letter.trigger(ticket, self.merge.as_ref());
+        let row = request.trigger(ticket, self.merge.as_ref());
         // it has waited in the file for a while
-        let since = (self.pen.clocks.wall)().saturating_sub(*at);
+        let since = (self.ledger.clocks.wall)().saturating_sub(*at);
         let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
         let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
-        let asked = Asked { delay, priority, absorbs: letter.absorbs() };
-        let due = (*at).saturating_add(letter.delay.map_or(0, micros));
-        let (rule, every) = (Rule::stored(letter.rule.as_deref(), due), *every);
+        let asked = StoredTrigger { delay, priority, absorbs: request.absorbs() };
+        let due = (*at).saturating_add(request.delay.map_or(0, micros));
+        let (rule, every) = (Rule::stored(request.rule.as_deref(), due), *every);
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
                 drop(self.apply_every(known, value, asked, ticket, every, rule));
@@ -45,7 +49,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         Ok((row, Box::new(told)))
     }
 
-    fn join(&self, first: &mut Letter, later: &Letter) -> bool {
+    fn join(&self, first: &mut InboxRow, later: &InboxRow) -> bool {
         let value = match (&first.value, &later.value, &self.merge) {
             (Some(older), Some(newer), Some(merge)) => match merge(older, newer) {
                 Ok(merged) => Some(merged),
@@ -67,9 +71,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
     }
 
     fn show_runs(&self, store: &Store) -> bool {
-        let (queue, now) = (self.pen.queue, wall());
+        let (queue, now) = (self.ledger.queue, wall());
         let database = store.database();
-        let mut runs = self.pen.runs();
+        let mut runs = self.ledger.runs();
         let Runs { begun, over, .. } = &mut *runs;
         for key in over.drain(..) {
             database.hide_run(queue, &key.to_bytes());
@@ -92,12 +96,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         Source::front(&self.front).cancel_runs();
     }
 
-    fn obey(&self, letter: &Letter) -> Obeyed {
-        let key = || K::from_bytes(letter.key.clone());
-        match &*letter.what {
+    fn obey(&self, request: &InboxRow) -> Obeyed {
+        let key = || K::from_bytes(request.key.clone());
+        match &*request.what {
             "cancel" => Obeyed::Answer(match key() {
                 Ok(key) => {
-                    let was_scheduled = self.pen.unschedule(&key);
+                    let was_scheduled = self.ledger.unschedule(&key);
                     let cancelled = self.front.cancel(&key).is_some() || was_scheduled;
                     if cancelled { "cancelled" } else { "nothing" }.to_owned()
                 }

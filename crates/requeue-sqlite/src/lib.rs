@@ -57,23 +57,23 @@
 //! file's state. So a row is always the state in memory at some instant, plus the triggers since then.
 
 mod answer;
-mod bell;
 mod client;
 mod file;
+mod inbox;
 mod intake;
 mod key;
-mod letters;
 mod list;
 mod lock;
 mod look;
 mod open;
-mod pen;
 mod queue;
 mod restore;
 mod rows;
+mod run_ledger;
 mod schedule;
 mod schema;
 mod store;
+mod write_signal;
 mod writer;
 
 pub use client::{AddOptions, Client, FileStats};

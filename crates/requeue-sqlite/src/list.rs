@@ -1,7 +1,7 @@
 //! The state of a queue's keys, for readers of the file: their rows, pending requests in the inbox, and
 //! current runs.
 
-use crate::letters::{Letter, unread};
+use crate::inbox::{InboxRow, unread};
 use crate::lock::Running;
 use crate::rows::{Wall, duration, micros};
 use requeue::engine::{Listed, Status};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Maximum number of keys counted.
 pub(crate) const MOST_COUNTED: u64 = 1_000_000;
 /// Maximum number of requests read.
-const MOST_LETTERS: usize = 100_000;
+const MOST_REQUESTS: usize = 100_000;
 /// Number of keys read in the first look of a list.
 pub(crate) const PAGE: usize = 1000;
 /// Maximum number of keys read in one look.
@@ -74,7 +74,7 @@ pub(crate) fn number(connection: &Connection, version: u32, name: &str) -> rusql
 #[derive(Default)]
 pub(crate) struct Pending {
     /// By key, its triggers combined.
-    adds: HashMap<Vec<u8>, Letter>,
+    adds: HashMap<Vec<u8>, InboxRow>,
     /// The queue is paused, or resumed.
     pub(crate) paused: Option<bool>,
     /// There are more than were read.
@@ -90,101 +90,101 @@ impl Pending {
         key: Option<&[u8]>,
     ) -> rusqlite::Result<Self> {
         let mut pending = Self::default();
-        let letters = if version >= 3 {
-            unread(connection, &[queue], &[], MOST_LETTERS)?
+        let requests = if version >= 3 {
+            unread(connection, &[queue], &[], MOST_REQUESTS)?
         } else {
             older(connection, version, queue)?
         };
-        pending.is_cut = letters.len() >= MOST_LETTERS;
-        for letter in letters {
-            match &*letter.what {
-                "pause" | "resume" => pending.paused = Some(letter.what == "pause"),
-                _ if letter.is_add() && key.is_none_or(|key| key == letter.key) => pending.add(letter),
+        pending.is_cut = requests.len() >= MOST_REQUESTS;
+        for request in requests {
+            match &*request.what {
+                "pause" | "resume" => pending.paused = Some(request.what == "pause"),
+                _ if request.is_add() && key.is_none_or(|key| key == request.key) => pending.add(request),
                 _ => {}
             }
         }
         Ok(pending)
     }
 
-    fn add(&mut self, letter: Letter) {
-        let Some(known) = self.adds.get_mut(&letter.key) else {
-            self.adds.insert(letter.key.clone(), letter);
+    fn add(&mut self, request: InboxRow) {
+        let Some(known) = self.adds.get_mut(&request.key) else {
+            self.adds.insert(request.key.clone(), request);
             return;
         };
-        known.delay = match (due(known), due(&letter)) {
+        known.delay = match (due(known), due(&request)) {
             (Some(one), Some(other)) => Some(duration(one.min(other).saturating_sub(known.at).max(0))),
             _ => None,
         };
-        known.priority = known.priority.max(letter.priority);
-        if letter.absorbs() {
-            known.what.clone_from(&letter.what);
+        known.priority = known.priority.max(request.priority);
+        if request.absorbs() {
+            known.what.clone_from(&request.what);
         }
-        if letter.every.is_some() {
-            (known.every, known.rule) = (letter.every, letter.rule);
+        if request.every.is_some() {
+            (known.every, known.rule) = (request.every, request.rule);
         }
-        known.value = letter.value.or(known.value.take());
+        known.value = request.value.or(known.value.take());
     }
 
     /// The keys that are only in the inbox: the last in line.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Vec<u8>, &Letter)> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Vec<u8>, &InboxRow)> {
         self.adds.iter()
     }
 
     /// The state of a key, with its pending requests applied.
     fn over(&self, key: &[u8], listed: Option<Listed>, now: Wall) -> Option<Listed> {
-        let Some(letter) = self.adds.get(key) else { return listed };
-        let due = due(letter).filter(|due| *due > now);
+        let Some(request) = self.adds.get(key) else { return listed };
+        let due = due(request).filter(|due| *due > now);
         let status = if due.is_some() { Status::Waiting } else { Status::Ready };
         let mut listed = listed.unwrap_or_else(|| {
             let mut listed = Listed::new(key.to_owned(), status);
-            listed.age = since(letter.at, now);
+            listed.age = since(request.at, now);
             listed
         });
         if listed.status != Status::Ready {
             listed.status = status;
         }
         let left = due.map(|due| since(now, due));
-        let known = listed.due_in.filter(|_| !letter.absorbs());
+        let known = listed.due_in.filter(|_| !request.absorbs());
         listed.due_in = known.into_iter().chain(left).min();
         listed.error = None;
-        listed.priority = listed.priority.max(letter.priority);
-        if letter.every.is_some() {
-            (listed.every, listed.schedule) = comes_again(letter.every, letter.rule.clone());
+        listed.priority = listed.priority.max(request.priority);
+        if request.every.is_some() {
+            (listed.every, listed.schedule) = comes_again(request.every, request.rule.clone());
         }
-        let value = letter.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned());
+        let value = request.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned());
         listed.value = listed.value.or(value);
         Some(listed)
     }
 
     fn makes_ready(&self, key: &[u8], now: Wall) -> bool {
-        self.adds.get(key).is_some_and(|letter| due(letter).is_none_or(|due| due <= now))
+        self.adds.get(key).is_some_and(|request| due(request).is_none_or(|due| due <= now))
     }
 }
 
-/// When a letter's key is due. `None`: now.
-fn due(letter: &Letter) -> Option<Wall> {
-    letter.delay.map(|delay| letter.at.saturating_add(micros(delay)))
+/// When a request's key is due. `None`: now.
+fn due(request: &InboxRow) -> Option<Wall> {
+    request.delay.map(|delay| request.at.saturating_add(micros(delay)))
 }
 
 /// Reads the inbox of a schema before 3.
-fn older(connection: &Connection, version: u32, queue: i64) -> rusqlite::Result<Vec<Letter>> {
+fn older(connection: &Connection, version: u32, queue: i64) -> rusqlite::Result<Vec<InboxRow>> {
     let every = if version >= 2 { "every" } else { "null" };
-    let letters = format!(
+    let requests = format!(
         "select what, at, key, delay, priority, {every} from inbox where answer is null and queue = ?1
-         order by id limit {MOST_LETTERS}"
+         order by id limit {MOST_REQUESTS}"
     );
-    let mut letters = connection.prepare(&letters)?;
-    let letters = letters.query_map([queue], |row| {
+    let mut requests = connection.prepare(&requests)?;
+    let requests = requests.query_map([queue], |row| {
         let key: Option<Vec<u8>> = row.get(2)?;
-        Ok(Letter {
+        Ok(InboxRow {
             at: row.get(1)?,
             delay: row.get::<_, Option<i64>>(3)?.map(duration),
             priority: row.get(4)?,
             every: row.get::<_, Option<i64>>(5)?.map(duration),
-            ..Letter::new(queue, &row.get::<_, String>(0)?, &key.unwrap_or_default())
+            ..InboxRow::new(queue, &row.get::<_, String>(0)?, &key.unwrap_or_default())
         })
     })?;
-    letters.collect()
+    requests.collect()
 }
 
 pub(crate) fn since(at: Wall, now: Wall) -> Duration {
@@ -233,9 +233,9 @@ impl Order {
             order.push(rank, place, key);
             true
         })?;
-        for (key, letter) in alone {
+        for (key, request) in alone {
             let rank = if pending.makes_ready(key, now) { 1 } else { 2 };
-            order.push(rank, due(letter).unwrap_or(letter.id), key);
+            order.push(rank, due(request).unwrap_or(request.id), key);
         }
         Ok(order)
     }
@@ -436,7 +436,7 @@ impl Counts {
         let known = "select ready or coalesce(due <= ?3, 0), due is not null, dead from item
                      where queue = ?1 and key = ?2";
         let mut known = connection.prepare(known)?;
-        for (key, letter) in pending.keys() {
+        for (key, request) in pending.keys() {
             let (ready, waiting, dead) = known
                 .query_row(params![queue, key, now], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
                 .optional()?
@@ -448,7 +448,7 @@ impl Counts {
             if pending.makes_ready(key, now) {
                 counts.waiting -= u64::from(waiting && !dead);
                 counts.ready += 1;
-                counts.oldest = Some(counts.oldest.map_or(letter.at, |oldest| oldest.min(letter.at)));
+                counts.oldest = Some(counts.oldest.map_or(request.at, |oldest| oldest.min(request.at)));
             } else {
                 counts.waiting += u64::from(!waiting || dead);
             }

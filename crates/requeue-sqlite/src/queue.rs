@@ -3,11 +3,11 @@
 use crate::answer::Writing;
 use crate::key;
 use crate::open::IsOpen;
-use crate::pen::Pen;
 use crate::rows::{MergeBytes, TriggerRow};
+use crate::run_ledger::RunLedger;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
-use requeue::engine::{Answer, Asked, Front, Key, Source};
+use requeue::engine::{Answer, Key, LocalQueue, Source, StoredTrigger};
 use requeue::{
     Add, AddFailed, Added, AsyncQueue, Cancelled, Drain, DrainOptions, EngineError, Get, GetMany, Item,
     Items, KeyState, NotHeld, Op, Phase, Refused, ShutDown, Snapshot, Stats, TryGetError, WorkQueue,
@@ -38,7 +38,7 @@ pub struct Queue<K: Key, V = ()> {
 
 pub(crate) struct Inner<K: Key, V> {
     pub(crate) front: WorkQueue<K, V>,
-    pub(crate) pen: Arc<Pen<K>>,
+    pub(crate) ledger: Arc<RunLedger<K>>,
     pub(crate) merge: Option<Arc<MergeBytes>>,
     pub(crate) _is_open: IsOpen,
 }
@@ -59,7 +59,7 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
     type Key = K;
     type Value = V;
 
-    fn front(&self) -> Front<K, V> {
+    fn front(&self) -> LocalQueue<K, V> {
         Source::front(&self.inner.front)
     }
 }
@@ -111,7 +111,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     ///
     /// # Errors
     ///
-    /// Like [`add`](Self::add); and options that the file can't store ([`Asked::of`]) are refused.
+    /// Like [`add`](Self::add); and options that the file can't store ([`StoredTrigger::of`]) are refused.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
@@ -153,14 +153,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     }
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
-        let asked = match Asked::of(&how) {
+        let asked = match StoredTrigger::of(&how) {
             Ok(asked) => asked,
             Err(why) => {
                 let error = not_applied(why.to_owned());
                 return Err(AddFailed { key, value: how.into_value(), error }).into();
             }
         };
-        let Inner { front, pen, merge, .. } = &*self.inner;
+        let Inner { front, ledger, merge, .. } = &*self.inner;
         if Source::front(front).refuses(asked.priority).is_some() {
             // so that it counts as refused: no queue opens again
             return front.add_with(key, how).map_err(AddFailed::from).into();
@@ -177,10 +177,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             Err(error) => return Err(AddFailed { key, value, error }).into(),
         };
         let row = TriggerRow {
-            queue: pen.queue,
+            queue: ledger.queue,
             key: key.to_bytes().into(),
             ticket: 0,
-            at: (pen.clocks.wall)(),
+            at: (ledger.clocks.wall)(),
             delay: asked.delay.filter(|delay| !delay.is_zero()),
             priority: asked.priority,
             value: encoded,
@@ -189,7 +189,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         };
         let (answer, inner) = (Arc::new(Answer::default()), self.inner.clone());
         let tells = answer.clone();
-        pen.writer.push(row, |ticket| {
+        ledger.writer.push(row, |ticket| {
             Box::new(move |written| {
                 let applied = match written {
                     Err(error) => Err(AddFailed { key, value, error }),
@@ -198,7 +198,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
                 tells.tell(applied);
             })
         });
-        Op::of(Writing::new(answer, pen.writer.clone()))
+        Op::of(Writing::new(answer, ledger.writer.clone()))
     }
 
     /// Cancels everything that asks for a run of the key: it is no longer ready or waiting, its value is
@@ -221,7 +221,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     pub fn cancel(&self, key: &K) -> Op<Option<Cancelled<V>>> {
         // first: a run that ends now does not come again
-        self.inner.pen.unschedule(key);
+        self.inner.ledger.unschedule(key);
         self.when_written(self.inner.front.cancel(key))
     }
 
@@ -242,7 +242,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel_and_forget(&self, key: &K) -> Op<Option<Cancelled<V>>> {
-        self.inner.pen.unschedule(key);
+        self.inner.ledger.unschedule(key);
         self.when_written(self.inner.front.cancel_and_forget(key))
     }
 
@@ -468,7 +468,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn ignores(&self) -> Option<&'static str> {
-        self.inner.pen.ignored.told()
+        self.inner.ledger.ignored.told()
     }
 
     /// The queue in memory that hands the keys out: to inspect, shut down and drain. Keys added by its own
@@ -661,8 +661,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[cfg(unix)]
     pub fn lock(&self) -> std::io::Result<std::os::fd::OwnedFd> {
-        let queue = self.inner.pen.queue;
-        self.inner.pen.writer.with_store(|store| store.bequeath(queue))
+        let queue = self.inner.ledger.queue;
+        self.inner.ledger.writer.with_store(|store| store.bequeath(queue))
     }
 
     /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. Waiting keys stay
@@ -696,7 +696,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
 
     /// Answers `so` when the disk has all that is recorded by now.
     fn when_written<T: Send + 'static>(&self, so: T) -> Op<T> {
-        let writer = &self.inner.pen.writer;
+        let writer = &self.inner.ledger.writer;
         let answer = Arc::new(Answer::default());
         let tells = answer.clone();
         writer.push_wait(Box::new(move |written: Result<(), EngineError>| {
@@ -706,7 +706,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     }
 
     fn note_pause(&self, paused: bool, so: bool) -> Op<bool> {
-        let Pen { writer, queue, .. } = &*self.inner.pen;
+        let RunLedger { writer, queue, .. } = &*self.inner.ledger;
         writer.push_pause(*queue, paused);
         self.when_written(so)
     }
@@ -719,13 +719,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         &self,
         key: K,
         value: Option<V>,
-        asked: Asked,
+        asked: StoredTrigger,
         ticket: u64,
         every: Option<Duration>,
         rule: Option<Rule>,
     ) -> Result<Added, AddFailed<K, V>> {
         if let Some(every) = every {
-            self.pen.runs().set_every(&key, every, rule);
+            self.ledger.runs().set_every(&key, every, rule);
         }
         self.apply(key, value, asked, ticket)
     }
@@ -735,7 +735,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         &self,
         key: K,
         value: Option<V>,
-        asked: Asked,
+        asked: StoredTrigger,
         ticket: u64,
     ) -> Result<Added, AddFailed<K, V>> {
         let front = &self.front;

@@ -1,9 +1,9 @@
 //! A queue as the file has it, given to the queue in memory.
 
 use crate::key;
-use crate::pen::Ignored;
 use crate::queue::Inner;
 use crate::rows::{Clocks as _, Stored, Wall, micros};
+use crate::run_ledger::Ignored;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
 use crate::store::Store;
@@ -21,7 +21,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         store: &mut Store,
         dead: &mut Vec<(Vec<u8>, String)>,
     ) -> Result<u64, EngineError> {
-        let (number, clocks) = (self.pen.queue, &self.pen.clocks);
+        let (number, clocks) = (self.ledger.queue, &self.ledger.clocks);
         let (now, wall_now) = (clocks.now(), clocks.wall());
         let last = store.read(number, |stored| {
             let bytes = stored.key.clone();
@@ -36,11 +36,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
             let known = self.front.state(&key);
             let due = known.as_ref().and_then(|known| known.waiting_until);
             let due = due.map_or(wall_now, |due| wall_now.saturating_add(micros(clocks.until(due))));
-            self.pen.runs().set_every(&key, every, Rule::stored(rule.as_deref(), due));
+            self.ledger.runs().set_every(&key, every, Rule::stored(rule.as_deref(), due));
             if known.is_none_or(|known| !known.ready && known.waiting_until.is_none()) {
                 // its last run ended, and the process before the next was noted
-                let next = self.pen.runs().next(&key, wall_now, wall_now).filter(|_| rule.is_some());
-                self.pen.comes_again(&key, next);
+                let next = self.ledger.runs().next(&key, wall_now, wall_now).filter(|_| rule.is_some());
+                self.ledger.comes_again(&key, next);
             }
         }
         if store.is_paused(number)? {
@@ -83,7 +83,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
     /// The value as this queue has it: none, if it has no values.
     pub(crate) fn taken_value(&self, value: Option<&[u8]>) -> Result<Option<V>, EngineError> {
         if value.is_some() && self.merge.is_none() {
-            self.pen.ignored.note(Ignored::VALUES);
+            self.ledger.ignored.note(Ignored::VALUES);
             return Ok(None);
         }
         value.map(key::decode).transpose()
@@ -92,7 +92,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
     /// The priority for this queue: 0 if it has no priorities.
     pub(crate) fn taken(&self, priority: i16) -> i16 {
         if priority != 0 && Source::front(&self.front).refuses(priority) == Some(Refused::NoPriorities) {
-            self.pen.ignored.note(Ignored::PRIORITIES);
+            self.ledger.ignored.note(Ignored::PRIORITIES);
             return 0;
         }
         priority

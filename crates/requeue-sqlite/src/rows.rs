@@ -1,12 +1,12 @@
 //! The rows of the file: writing and reading of keys, triggers and ends of runs.
 //!
 //! A **trigger** is written before the queue in memory has it: `ready`, the earlier due instant, the merged value. An
-//! **image** is written at the end of a run: all that the queue in memory knows of the key then, or that it knows
+//! **record** is written at the end of a run: all that the queue in memory knows of the key then, or that it knows
 //! nothing. It is made under the queue's lock, so that the images of a key come in the order of its runs, and it
 //! replaces the row. (Timers that a shutdown drops while their key is in line or runs are in its images all the same.)
 //!
-//! An image says which trigger was the last that memory had; both take their tickets from one counter. A transaction
-//! writes the images first, then those triggers of the transaction before that an image did not know of yet, then its
+//! A record says which trigger was the last that memory had; both take their tickets from one counter. A transaction
+//! writes the records first, then those triggers of the transaction before that a record did not know of yet, then its
 //! own triggers. So a row is always what memory knew at some instant and the triggers since then.
 
 use crate::schedule::RULES;
@@ -59,7 +59,7 @@ pub(crate) struct TriggerRow {
 }
 
 /// State of a key in the queue in memory after the end of a run.
-pub(crate) struct Image {
+pub(crate) struct KeyRecord {
     pub(crate) ord: u64,
     pub(crate) ready: bool,
     /// It runs, and the file's state of that stays.
@@ -82,7 +82,7 @@ pub(crate) trait Clocks: Send + Sync {
 /// The end of a run in its stored form: the whole state of the key.
 pub(crate) struct EndRow {
     /// `None` if nothing is known of the key.
-    pub(crate) image: Option<Image>,
+    pub(crate) record: Option<KeyRecord>,
     /// The reason why its run gave up, if nothing else is known.
     pub(crate) dead: Option<String>,
     /// The last trigger that this state includes. Later ones come on top.
@@ -153,8 +153,8 @@ impl From<rusqlite::Error> for NotWritten {
 }
 
 pub(crate) fn write_end(begun: &Connection, queue: i64, key: &[u8], end: &EndRow) -> rusqlite::Result<()> {
-    let image = match (&end.image, &end.dead) {
-        (Some(image), _) => image,
+    let record = match (&end.record, &end.dead) {
+        (Some(record), _) => record,
         (None, Some(why)) => {
             let at = end.clocks.wall();
             let mut dead = begun.prepare_cached(
@@ -171,13 +171,13 @@ pub(crate) fn write_end(begun: &Connection, queue: i64, key: &[u8], end: &EndRow
         }
     };
     let at = end.clocks.wall();
-    let delay = image.due.map(|due| micros(end.clocks.until(due)));
+    let delay = record.due.map(|due| micros(end.clocks.until(due)));
     let due = delay.map(|delay| at.saturating_add(delay));
-    if image.held {
+    if record.held {
         let mut held = begun.prepare_cached(
             "update item set ready = 1, due = ?3, delay = ?4, failures = ?5 where queue = ?1 and key = ?2",
         )?;
-        held.execute(params![queue, key, due, delay, image.failures])?;
+        held.execute(params![queue, key, due, delay, record.failures])?;
         return Ok(());
     }
     let mut known = begun.prepare_cached(
@@ -187,15 +187,15 @@ pub(crate) fn write_end(begun: &Connection, queue: i64, key: &[u8], end: &EndRow
     known.execute(params![
         queue,
         key,
-        signed(image.ord),
-        image.ready,
+        signed(record.ord),
+        record.ready,
         due,
         delay,
-        image.failures,
-        image.attempt,
-        image.priority,
+        record.failures,
+        record.attempt,
+        record.priority,
         at,
-        image.value,
+        record.value,
     ])?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The store: a file as used by the process that works on its queues, read, and written in transactions.
 
-use crate::letters::{self, Letter, MOST_LETTERS, bury, fold, obey, pause};
+use crate::inbox::{self, InboxRow, MOST_REQUESTS, bury, fold, obey, pause};
 use crate::lock::{Database, Turn, Writes, bequeath, has_heir};
 use crate::look::Look;
 use crate::rows::{
@@ -26,7 +26,7 @@ pub(crate) struct Group {
     /// Requests that the queue in memory has handled, with their answers.
     pub(crate) answered: Vec<(i64, Option<String>)>,
     /// Requests that only the file must handle.
-    pub(crate) letters: Vec<Letter>,
+    pub(crate) requests: Vec<InboxRow>,
     /// Keys that can't be run, with the reasons.
     pub(crate) dead: Vec<(Place, String)>,
     /// Queues that are paused or resumed.
@@ -35,12 +35,12 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { ends, triggers, unscheduled, answered, letters, dead, paused } = self;
+        let Self { ends, triggers, unscheduled, answered, requests, dead, paused } = self;
         ends.is_empty()
             && triggers.is_empty()
             && unscheduled.is_empty()
             && answered.is_empty()
-            && letters.is_empty()
+            && requests.is_empty()
             && dead.is_empty()
             && paused.is_empty()
     }
@@ -288,13 +288,13 @@ impl Store {
 
     /// Whether there are requests to the queues that this process works on. If there were none, this only
     /// reads shared memory until the next write.
-    pub(crate) fn has_letters(&mut self, closed: &[i64]) -> rusqlite::Result<bool> {
+    pub(crate) fn has_requests(&mut self, closed: &[i64]) -> rusqlite::Result<bool> {
         let Open::Writes(Link { connection, .. }) = &self.open else { return Ok(false) };
         let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(false);
         }
-        let some = !letters::unread(connection, &self.queues(), closed, 1)?.is_empty();
+        let some = !inbox::unread(connection, &self.queues(), closed, 1)?.is_empty();
         if !some {
             self.version = Some(version);
         }
@@ -307,16 +307,16 @@ impl Store {
 
     /// The unread requests, in the transaction that writes their effects. Triggers of the queues in `closed`
     /// are skipped, and do not block others.
-    pub(crate) fn letters(&mut self, closed: &[i64]) -> rusqlite::Result<Vec<Letter>> {
+    pub(crate) fn requests(&mut self, closed: &[i64]) -> rusqlite::Result<Vec<InboxRow>> {
         let Open::Writes(Link { connection, .. }) = &self.open else { return Ok(Vec::new()) };
         let version = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(Vec::new());
         }
-        let letters = letters::unread(connection, &self.queues(), closed, MOST_LETTERS)?;
+        let requests = inbox::unread(connection, &self.queues(), closed, MOST_REQUESTS)?;
         // the next look finds those that are left
-        self.version = if letters.len() < MOST_LETTERS { Some(version) } else { None };
-        Ok(letters)
+        self.version = if requests.len() < MOST_REQUESTS { Some(version) } else { None };
+        Ok(requests)
     }
 
     /// Whether the next look for requests may find some although nothing was written since the last one.
@@ -373,7 +373,7 @@ impl Store {
             self.look_again();
         }
         let Open::Writes(link) = &mut self.open else { unreachable!("it was opened above") };
-        let turn = link.turn().map_err(|e| Failed::Not(letters::why(&e).into()))?;
+        let turn = link.turn().map_err(|e| Failed::Not(inbox::why(&e).into()))?;
         link.connection.execute_batch("begin immediate")?;
         self.turn = Some(turn);
         self.check_place();
@@ -493,15 +493,15 @@ impl Store {
         for ((queue, key), why) in &group.dead {
             bury(begun, *queue, key, why)?;
         }
-        for (letter, answer) in &group.answered {
-            letters::answer(begun, *letter, answer.as_deref())?;
+        for (request, answer) in &group.answered {
+            inbox::answer(begun, *request, answer.as_deref())?;
         }
         for (queue, paused) in &group.paused {
             pause(begun, *queue, *paused)?;
         }
-        for letter in &group.letters {
-            let done = obey(begun, letter, None)?;
-            letters::answer(begun, letter.id, done.as_deref())?;
+        for request in &group.requests {
+            let done = obey(begun, request, None)?;
+            inbox::answer(begun, request.id, done.as_deref())?;
         }
         Ok(())
     }

@@ -11,10 +11,10 @@
 //! to the queue in memory, and only after that its caller is told. So the queue in memory never has a trigger
 //! that is not on the disk.
 
-use crate::bell::Bell;
-use crate::letters::{self, Letter};
+use crate::inbox::{self, InboxRow};
 use crate::rows::{EndRow, Place, TriggerRow};
 use crate::store::{Failed, Group, Store};
+use crate::write_signal::WriteSignal;
 use requeue::{BoxError, EngineError};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,28 +33,32 @@ const TRIES_AGAIN: Duration = Duration::from_millis(200);
 /// Maximum number of triggers written at once, so that no caller waits for an endless transaction.
 const MOST: usize = 4096;
 
-/// Poll interval for requests of other processes without a bell: a poll reads a number in shared memory.
+/// Poll interval for requests of other processes without a write signal: a poll reads a number in shared memory.
 const LOOKS: Duration = Duration::from_millis(20);
-/// Poll interval with a bell, because a process may die between its request and the ring.
-const LOOKS_WITH_BELL: Duration = Duration::from_secs(1);
+/// Poll interval with a write signal, because a process may die between its request and the ring.
+const LOOKS_WITH_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Callback for a trigger that was written, or was not. It must not panic.
-pub(crate) type Told = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
+pub(crate) type OnWritten = Box<dyn FnOnce(Result<(), EngineError>) + Send>;
 
 /// A queue of this process, as a receiver of other processes' requests.
 pub(crate) trait Intake: Send + Sync {
     /// The trigger to write for a request, and the callback for it.
-    fn trigger(self: Arc<Self>, letter: &Letter, ticket: u64) -> Result<(TriggerRow, Told), EngineError>;
+    fn trigger(
+        self: Arc<Self>,
+        request: &InboxRow,
+        ticket: u64,
+    ) -> Result<(TriggerRow, OnWritten), EngineError>;
 
     /// Joins two immediate triggers of a key, so that no run begins between them. False if that is not
     /// possible.
-    fn join(&self, first: &mut Letter, later: &Letter) -> bool;
+    fn join(&self, first: &mut InboxRow, later: &InboxRow) -> bool;
 
     /// Whether it is shut down.
     fn is_shut_down(&self) -> bool;
 
     /// Executes a request in memory. Returns its answer, or what the file must do.
-    fn obey(&self, letter: &Letter) -> Obeyed;
+    fn obey(&self, request: &InboxRow) -> Obeyed;
 
     /// Shows running keys to others. True if some have begun so recently that they are not shown yet.
     fn show_runs(&self, store: &Store) -> bool;
@@ -64,7 +68,7 @@ pub(crate) trait Intake: Send + Sync {
 }
 
 /// A request, and its queue if that is open.
-type Routed = (Letter, Option<Arc<dyn Intake>>);
+type Routed = (InboxRow, Option<Arc<dyn Intake>>);
 
 /// Requests with their answers; one without an answer is removed.
 type Answered = Vec<(i64, Option<String>)>;
@@ -81,14 +85,14 @@ pub(crate) enum Obeyed {
 
 /// A handle for writing. When the last one is dropped, pending writes are written and the file is closed.
 pub(crate) struct Writer {
-    desk: Arc<Desk>,
+    batcher: Arc<AddBatcher>,
     /// Rung by other processes that have written requests.
-    bell: Option<Bell>,
+    write_signal: Option<WriteSignal>,
     committer: Option<JoinHandle<()>>,
 }
 
 /// State shared by writers and the committer.
-struct Desk {
+struct AddBatcher {
     noted: Mutex<Noted>,
     store: Mutex<Store>,
     /// The queues that are open, by their numbers.
@@ -105,21 +109,21 @@ struct Desk {
 struct Noted {
     group: Group,
     /// Callbacks of the triggers.
-    told: Vec<Told>,
+    told: Vec<OnWritten>,
     /// Callbacks for when the recorded ends are written.
-    waits: Vec<Told>,
+    waits: Vec<OnWritten>,
     tickets: u64,
 }
 
 /// The committer's reason to wake up.
 #[derive(Default)]
 struct Wake {
-    asked: Mutex<Asked>,
+    asked: Mutex<WakeReason>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Asked {
+enum WakeReason {
     #[default]
     Nothing,
     /// Keys have begun to run.
@@ -142,7 +146,7 @@ impl Writer {
     ///
     /// If the system can't start the committer.
     pub(crate) fn start(path: &Path, store: Store) -> std::io::Result<Arc<Self>> {
-        let desk = Desk {
+        let batcher = AddBatcher {
             noted: Mutex::default(),
             store: Mutex::new(store),
             intakes: Mutex::default(),
@@ -151,28 +155,28 @@ impl Writer {
             trouble: Mutex::default(),
             wake: Wake::default(),
         };
-        let desk = Arc::new(desk);
-        let rung = desk.clone();
-        let bell = Bell::hang(path, move || rung.wake.ask(Asked::Now));
-        let looks = if bell.is_some() { LOOKS_WITH_BELL } else { LOOKS };
-        let committer = desk.clone();
+        let batcher = Arc::new(batcher);
+        let rung = batcher.clone();
+        let write_signal = WriteSignal::listen(path, move || rung.wake.ask(WakeReason::Now));
+        let looks = if write_signal.is_some() { LOOKS_WITH_SIGNAL } else { LOOKS };
+        let committer = batcher.clone();
         let thread = std::thread::Builder::new().name("requeue-sqlite".into());
         let committer = Some(thread.spawn(move || committer.commits(looks))?);
-        Ok(Arc::new(Self { desk, bell, committer }))
+        Ok(Arc::new(Self { batcher, write_signal, committer }))
     }
 
     /// Runs `call` with the store, for operations without a group.
     pub(crate) fn with_store<R>(&self, call: impl FnOnce(&mut Store) -> R) -> R {
-        call(&mut lock(&self.desk.store))
+        call(&mut lock(&self.batcher.store))
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {
-        lock(&self.desk.trouble).clone()
+        lock(&self.batcher.trouble).clone()
     }
 
     /// The reason why this process no longer works on the file.
     pub(crate) fn lost(&self) -> Option<String> {
-        self.desk.lost.get().cloned()
+        self.batcher.lost.get().cloned()
     }
 
     /// Reads a queue's keys, and registers it for requests. Nothing is written in between, or a request would
@@ -183,12 +187,12 @@ impl Writer {
         intake: Weak<dyn Intake>,
         read: impl FnOnce(&mut Store) -> Result<u64, EngineError>,
     ) -> Result<(), EngineError> {
-        let mut store = lock(&self.desk.store);
+        let mut store = lock(&self.batcher.store);
         let last = read(&mut store)?;
-        let mut noted = lock(&self.desk.noted);
+        let mut noted = lock(&self.batcher.noted);
         noted.tickets = noted.tickets.max(last);
         drop(noted);
-        lock(&self.desk.intakes).insert(queue, intake);
+        lock(&self.batcher.intakes).insert(queue, intake);
         store.look_again();
         drop(store);
         self.ask();
@@ -197,20 +201,20 @@ impl Writer {
 
     /// Releases a queue without handles in this process, when all is written.
     pub(crate) fn leave(&self, queue: i64) {
-        lock(&self.desk.leaving).push(queue);
+        lock(&self.batcher.leaving).push(queue);
         self.lead();
         self.ask();
     }
 
     /// Notes that a key has begun to run.
     pub(crate) fn shows_soon(&self) {
-        self.desk.wake.ask(Asked::Shown);
+        self.batcher.wake.ask(WakeReason::Shown);
     }
 
     /// Records a trigger, which gets its ticket. It is written when a caller [leads](Self::lead) or the
     /// committer is [asked](Self::ask).
-    pub(crate) fn push(&self, mut trigger: TriggerRow, told: impl FnOnce(u64) -> Told) {
-        let mut noted = lock(&self.desk.noted);
+    pub(crate) fn push(&self, mut trigger: TriggerRow, told: impl FnOnce(u64) -> OnWritten) {
+        let mut noted = lock(&self.batcher.noted);
         noted.tickets += 1;
         trigger.ticket = noted.tickets;
         let told = told(trigger.ticket);
@@ -218,57 +222,57 @@ impl Writer {
         noted.told.push(told);
     }
 
-    /// Records the state of a key at the end of a run. `image` gets its ticket.
+    /// Records the state of a key at the end of a run. `record` gets its ticket.
     pub(crate) fn push_end(&self, place: Place, end: impl FnOnce(u64) -> EndRow) {
-        let mut noted = lock(&self.desk.noted);
+        let mut noted = lock(&self.batcher.noted);
         noted.tickets += 1;
         let end = end(noted.tickets);
         let first = noted.group.ends.is_empty();
         noted.group.ends.insert(place, end);
         drop(noted);
         if first {
-            self.desk.wake.ask(Asked::Soon);
+            self.batcher.wake.ask(WakeReason::Soon);
         }
     }
 
     /// Records that a queue is paused or resumed.
     pub(crate) fn push_pause(&self, queue: i64, paused: bool) {
-        lock(&self.desk.noted).group.paused.insert(queue, paused);
+        lock(&self.batcher.noted).group.paused.insert(queue, paused);
     }
 
     /// Records that a key no longer comes again after its runs.
     pub(crate) fn push_unscheduled(&self, place: Place) {
-        lock(&self.desk.noted).group.unscheduled.push(place);
-        self.desk.wake.ask(Asked::Soon);
+        lock(&self.batcher.noted).group.unscheduled.push(place);
+        self.batcher.wake.ask(WakeReason::Soon);
     }
 
     /// Records that a key can't be run, and why.
     pub(crate) fn push_dead(&self, place: Place, why: String) {
-        lock(&self.desk.noted).group.dead.push((place, why));
-        self.desk.wake.ask(Asked::Soon);
+        lock(&self.batcher.noted).group.dead.push((place, why));
+        self.batcher.wake.ask(WakeReason::Soon);
     }
 
     /// Records a callback for when the ends recorded before are written.
-    pub(crate) fn push_wait(&self, told: Told) {
-        lock(&self.desk.noted).waits.push(told);
+    pub(crate) fn push_wait(&self, told: OnWritten) {
+        lock(&self.batcher.noted).waits.push(told);
     }
 
     /// Asks the committer to write.
     pub(crate) fn ask(&self) {
-        self.desk.wake.ask(Asked::Now);
+        self.batcher.wake.ask(WakeReason::Now);
     }
 
     /// Writes everything recorded, unless another thread is writing; that one then makes sure that it is
     /// written.
     pub(crate) fn lead(&self) {
-        let store = match self.desk.store.try_lock() {
+        let store = match self.batcher.store.try_lock() {
             Ok(store) => store,
             Err(std::sync::TryLockError::Poisoned(store)) => store.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return,
         };
-        self.desk.commit(store);
+        self.batcher.commit(store);
         // who came meanwhile found the store taken
-        if self.desk.is_asked() {
+        if self.batcher.is_asked() {
             self.ask();
         }
     }
@@ -276,8 +280,8 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        drop(self.bell.take());
-        self.desk.wake.ask(Asked::Ends);
+        drop(self.write_signal.take());
+        self.batcher.wake.ask(WakeReason::Ends);
         // so that the file is closed when the last handle is gone
         let committer = self.committer.take().filter(|it| it.thread().id() != std::thread::current().id());
         if let Some(committer) = committer {
@@ -286,7 +290,7 @@ impl Drop for Writer {
     }
 }
 
-impl Desk {
+impl AddBatcher {
     fn is_asked(&self) -> bool {
         let noted = lock(&self.noted);
         !(noted.group.triggers.is_empty() && noted.waits.is_empty())
@@ -308,9 +312,9 @@ impl Desk {
         // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
         // same key.
         let closed = self.closed();
-        let has_letters = store.has_letters(&closed);
-        let is_read = has_letters.is_ok();
-        if matches!(has_letters, Ok(false)) && self.is_empty() && store.lost().is_none() {
+        let has_requests = store.has_requests(&closed);
+        let is_read = has_requests.is_ok();
+        if matches!(has_requests, Ok(false)) && self.is_empty() && store.lost().is_none() {
             let waits = std::mem::take(&mut lock(&self.noted).waits);
             waits.into_iter().for_each(|told| told(Ok(())));
             return true;
@@ -322,27 +326,27 @@ impl Desk {
             return self.failed(store, group, told, e);
         }
         // Now, as others can't write any more: what they were told is accepted is seen by whoever is handed out next.
-        let letters = store.letters(&closed);
-        let is_read = is_read && letters.is_ok();
-        let mut letters = letters.unwrap_or_default();
+        let requests = store.requests(&closed);
+        let is_read = is_read && requests.is_ok();
+        let mut requests = requests.unwrap_or_default();
         // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
         // waits for that, as it may mean the same key.
         let mut triggers = false;
-        let behind = letters.iter().position(|letter| {
-            let waits = triggers && !letter.is_add();
-            triggers |= letter.is_add() || letter.what == "retry";
+        let behind = requests.iter().position(|request| {
+            let waits = triggers && !request.is_add();
+            triggers |= request.is_add() || request.what == "retry";
             waits
         });
         if let Some(behind) = behind {
-            letters.truncate(behind);
+            requests.truncate(behind);
             store.look_again();
         }
         // some are left, and nobody will ring for them
-        if !letters.is_empty() && store.looks_again() {
-            self.wake.ask(Asked::Now);
+        if !requests.is_empty() && store.looks_again() {
+            self.wake.ask(WakeReason::Now);
         }
-        let (letters, answered) = self.obey(store, letters);
-        let (mut group, mut told, waits) = self.next_group(letters, answered);
+        let (requests, answered) = self.obey(store, requests);
+        let (mut group, mut told, waits) = self.next_group(requests, answered);
         loop {
             if group.is_empty() {
                 store.roll_back();
@@ -389,68 +393,73 @@ impl Desk {
     }
 
     /// The queue of this request, if it is open.
-    fn intake(&self, letter: &Letter) -> Option<Arc<dyn Intake>> {
-        lock(&self.intakes).get(&letter.queue).and_then(Weak::upgrade)
+    fn intake(&self, request: &InboxRow) -> Option<Arc<dyn Intake>> {
+        lock(&self.intakes).get(&request.queue).and_then(Weak::upgrade)
     }
 
     /// Executes requests in the open queues. Returns the requests to be written as triggers, or left to the
     /// file; and the answers to the others.
-    fn obey(&self, store: &mut Store, letters: Vec<Letter>) -> (Vec<Routed>, Answered) {
+    fn obey(&self, store: &mut Store, requests: Vec<InboxRow>) -> (Vec<Routed>, Answered) {
         let (mut left, mut answered) = (Vec::new(), Answered::new());
-        for letter in letters {
-            match self.intake(&letter) {
+        for request in requests {
+            match self.intake(&request) {
                 // what waits or is dead is in the file, and so is what is ready
                 Some(_)
-                    if letter.what == "retry" && !store.knows(letter.queue, &letter.key).unwrap_or(true) =>
+                    if request.what == "retry"
+                        && !store.knows(request.queue, &request.key).unwrap_or(true) =>
                 {
-                    answered.push((letter.id, Some("nothing".to_owned())));
+                    answered.push((request.id, Some("nothing".to_owned())));
                 }
-                Some(intake) if !letter.is_add() => match intake.obey(&letter) {
-                    Obeyed::Answer(answer) => answered.push((letter.id, Some(answer))),
+                Some(intake) if !request.is_add() => match intake.obey(&request) {
+                    Obeyed::Answer(answer) => answered.push((request.id, Some(answer))),
                     Obeyed::Trigger(answer) => {
-                        answered.push((letter.id, Some(answer)));
-                        left.push((letter, Some(intake)));
+                        answered.push((request.id, Some(answer)));
+                        left.push((request, Some(intake)));
                     }
-                    Obeyed::InFile => left.push((letter, None)),
+                    Obeyed::InFile => left.push((request, None)),
                 },
-                intake => left.push((letter, intake)),
+                intake => left.push((request, intake)),
             }
         }
         (left, answered)
     }
 
     /// Joins triggers of one key into one. The others get its answer.
-    fn joined(letters: Vec<Routed>, answered: &mut Answered) -> Vec<Routed> {
-        let mut joined: Vec<Routed> = Vec::with_capacity(letters.len());
+    fn joined(requests: Vec<Routed>, answered: &mut Answered) -> Vec<Routed> {
+        let mut joined: Vec<Routed> = Vec::with_capacity(requests.len());
         let mut first: HashMap<(i64, Vec<u8>), usize> = HashMap::new();
-        for (letter, intake) in letters {
-            let is_now = letter.is_add() && letter.delay.is_none();
+        for (request, intake) in requests {
+            let is_now = request.is_add() && request.delay.is_none();
             let intake = match intake {
                 Some(intake) if is_now => intake,
                 intake => {
-                    joined.push((letter, intake));
+                    joined.push((request, intake));
                     continue;
                 }
             };
-            let known = first.get(&(letter.queue, letter.key.clone())).copied();
-            if known.is_some_and(|at| intake.join(&mut joined[at].0, &letter)) {
-                answered.push((letter.id, None));
+            let known = first.get(&(request.queue, request.key.clone())).copied();
+            if known.is_some_and(|at| intake.join(&mut joined[at].0, &request)) {
+                answered.push((request.id, None));
                 continue;
             }
-            first.insert((letter.queue, letter.key.clone()), joined.len());
-            joined.push((letter, Some(intake)));
+            first.insert((request.queue, request.key.clone()), joined.len());
+            joined.push((request, Some(intake)));
         }
         joined
     }
 
     /// The next group: everything recorded, followed by the triggers of requests; the callbacks of the
     /// triggers, and those of the ends.
-    fn next_group(&self, letters: Vec<Routed>, mut answered: Answered) -> (Group, Vec<Told>, Vec<Told>) {
-        let letters = Self::joined(letters, &mut answered);
+    fn next_group(
+        &self,
+        requests: Vec<Routed>,
+        mut answered: Answered,
+    ) -> (Group, Vec<OnWritten>, Vec<OnWritten>) {
+        let requests = Self::joined(requests, &mut answered);
         let mut noted = lock(&self.noted);
         let noted_now = noted.group.triggers.len();
-        // tickets are written in their order, so that nothing may be left before those of letters
-        let most = if letters.is_empty() { noted_now.min(MOST) } else { noted_now };
+        // tickets are written in their order, so that nothing may be left before those of requests
+        let most = if requests.is_empty() { noted_now.min(MOST) } else { noted_now };
         let mut group = Group {
             ends: std::mem::take(&mut noted.group.ends),
             paused: std::mem::take(&mut noted.group.paused),
@@ -462,31 +471,31 @@ impl Desk {
         let mut told: Vec<_> = noted.told.drain(..most).collect();
         let waits = std::mem::take(&mut noted.waits);
         let tickets = noted.tickets + 1..;
-        noted.tickets += letters.len() as u64;
+        noted.tickets += requests.len() as u64;
         // An intake may want the lock of its queue, under which ends are noted.
         drop(noted);
-        for ((letter, intake), ticket) in letters.into_iter().zip(tickets) {
+        for ((request, intake), ticket) in requests.into_iter().zip(tickets) {
             let Some(intake) = intake else {
-                group.letters.push(letter);
+                group.requests.push(request);
                 continue;
             };
-            let is_add = letter.is_add();
-            match intake.trigger(&letter, ticket) {
+            let is_add = request.is_add();
+            match intake.trigger(&request, ticket) {
                 Ok((trigger, tells)) => {
                     group.triggers.push(trigger);
                     told.push(tells);
                     if is_add {
-                        answered.push((letter.id, None));
+                        answered.push((request.id, None));
                     }
                 }
-                // it was shut down just now, and the letter stays where it is
+                // it was shut down just now, and the request stays where it is
                 Err(EngineError::ShutDown) if is_add => {}
                 // it was accepted: what can't be run is shown, with the reason
                 Err(e) if is_add => {
-                    group.dead.push(((letter.queue, letter.key.into()), letters::why(&e)));
-                    answered.push((letter.id, None));
+                    group.dead.push(((request.queue, request.key.into()), inbox::why(&e)));
+                    answered.push((request.id, None));
                 }
-                Err(e) => answered.push((letter.id, Some(e.to_string()))),
+                Err(e) => answered.push((request.id, Some(e.to_string()))),
             }
         }
         group.answered = answered;
@@ -498,26 +507,26 @@ impl Desk {
         loop {
             let asked = self.wake.next(looks);
             let written = catch_unwind(AssertUnwindSafe(|| self.commit(lock(&self.store))));
-            if asked == Asked::Ends {
+            if asked == WakeReason::Ends {
                 // nobody waits for a trigger any more, for who does has a writer
                 return;
             }
             if self.looks_around(asked) {
-                self.wake.ask(Asked::Shown);
+                self.wake.ask(WakeReason::Shown);
             }
             if self.is_asked() {
-                self.wake.ask(Asked::Now);
+                self.wake.ask(WakeReason::Now);
             } else if !written.unwrap_or(false) {
                 std::thread::sleep(TRIES_AGAIN);
-                self.wake.ask(Asked::Soon);
+                self.wake.ask(WakeReason::Soon);
             }
         }
     }
 
     /// Does the periodic work. True if some running keys are not shown yet.
-    fn looks_around(&self, asked: Asked) -> bool {
+    fn looks_around(&self, asked: WakeReason) -> bool {
         let mut store = lock(&self.store);
-        if asked == Asked::Nothing {
+        if asked == WakeReason::Nothing {
             store.check_place();
         }
         if let Some(lost) = store.lost() {
@@ -541,7 +550,7 @@ impl Desk {
     }
 
     /// Handles a group that was not written: its triggers are refused, and its ends are kept.
-    fn failed(&self, store: &Store, group: Group, told: Vec<Told>, failed: Failed) -> bool {
+    fn failed(&self, store: &Store, group: Group, told: Vec<OnWritten>, failed: Failed) -> bool {
         let mut noted = lock(&self.noted);
         // Letters stand in the file, and are read again.
         for (place, end) in group.ends {
@@ -556,7 +565,7 @@ impl Desk {
         drop(noted);
         let (why, error): (_, fn(BoxError) -> EngineError) = match failed {
             Failed::Maybe(why) => (why.to_string(), EngineError::Unknown),
-            failed => (letters::why(&failed.into_error()), EngineError::NotApplied),
+            failed => (inbox::why(&failed.into_error()), EngineError::NotApplied),
         };
         *lock(&self.trouble) = Some(why.clone());
         if let Some(lost) = store.lost() {
@@ -568,7 +577,7 @@ impl Desk {
 }
 
 impl Wake {
-    fn ask(&self, what: Asked) {
+    fn ask(&self, what: WakeReason) {
         let mut asked = lock(&self.asked);
         if *asked < what {
             *asked = what;
@@ -577,20 +586,20 @@ impl Wake {
     }
 
     /// Sleeps until something is asked for and its time has come, or it is time to look for requests.
-    fn next(&self, looks: Duration) -> Asked {
+    fn next(&self, looks: Duration) -> WakeReason {
         let mut asked = lock(&self.asked);
         loop {
             asked = match *asked {
-                Asked::Nothing => {
+                WakeReason::Nothing => {
                     let waited = self.changed.wait_timeout(asked, looks);
                     let (asked, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                    if timeout.timed_out() && *asked == Asked::Nothing {
-                        return Asked::Nothing;
+                    if timeout.timed_out() && *asked == WakeReason::Nothing {
+                        return WakeReason::Nothing;
                     }
                     asked
                 }
-                now @ (Asked::Shown | Asked::Soon) => {
-                    let rest = if now == Asked::Soon { ENDS_WAIT } else { SHOWS };
+                now @ (WakeReason::Shown | WakeReason::Soon) => {
+                    let rest = if now == WakeReason::Soon { ENDS_WAIT } else { SHOWS };
                     let waited = self.changed.wait_timeout(asked, rest);
                     let (asked, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     if timeout.timed_out() {
@@ -598,12 +607,12 @@ impl Wake {
                     }
                     asked
                 }
-                Asked::Now | Asked::Ends => return self.taken(asked),
+                WakeReason::Now | WakeReason::Ends => return self.taken(asked),
             };
         }
     }
 
-    fn taken(&self, mut asked: MutexGuard<'_, Asked>) -> Asked {
+    fn taken(&self, mut asked: MutexGuard<'_, WakeReason>) -> WakeReason {
         std::mem::take(&mut *asked)
     }
 }

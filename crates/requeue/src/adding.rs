@@ -3,7 +3,7 @@
 //! ```text
 //!   add_now   the filter, which answers redundant ones without the lock
 //!      └─► add_now_in_lock   the hold; what the queue does not take is dropped after it
-//!             ├─► Core::add_at_once   what the key's bucket in the table decides
+//!             ├─► Core::try_add_fast   what the key's bucket in the table decides
 //!             └─► add_now_in_hold ─► Core::add_now   everything else
 //!   all other triggers
 //!      └─► add_as   the hold ─► what the trigger asks for of the state machine
@@ -85,7 +85,7 @@ impl<K, V> Shared<K, V> {
         let mut in_memory;
         let mut trigger = Kept(Trigger::new(key, None));
         let mut hold = self.hold_to_add(None);
-        let Some((added, ticket)) = hold.core.add_at_once(&mut trigger.0, hash) else {
+        let Some((added, ticket)) = hold.core.try_add_fast(&mut trigger.0, hash) else {
             in_memory = trigger;
             return self.add_now_in_hold(hold, &mut in_memory.0, integer, hash);
         };

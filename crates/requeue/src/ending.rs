@@ -219,7 +219,7 @@ pub(crate) fn finish<K, V>(
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
-        if let Some((key, worked)) = hold.core.finish_at_once(slot) {
+        if let Some((key, worked)) = hold.core.try_finish_fast(slot) {
             hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             // it is already inert: marked where the guard's drop sees it without a look
             *slot = None;
@@ -264,7 +264,7 @@ fn finish_known<K, V>(
     }
 }
 
-/// In a lock hold: ends a run that was not [finished at once](requeue_core::Core::finish_at_once), if there
+/// In a lock hold: ends a run that was not [finished at once](requeue_core::Core::try_finish_fast), if there
 /// is one, as done or as succeeded, and tells the journal, if there is one. Takes the payload of a run whose
 /// retry was refused.
 pub(crate) fn finish_told<K, V>(

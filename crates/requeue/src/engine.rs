@@ -4,7 +4,7 @@
 //! and back-off, and serves the [`Worker`](crate::Worker)s. The engine writes down what that queue knows, so
 //! that another process can continue from there:
 //!
-//! - It first writes a trigger, and then gives it to the queue in memory: [`Front::apply`].
+//! - It first writes a trigger, and then gives it to the queue in memory: [`LocalQueue::apply`].
 //! - It is told the state of a key at each end of a run: [`Journal::changed`]. With the triggers applied by
 //!   then ([`Journal::applied`]) that is complete: a key's stored state is the journal's latest, plus the
 //!   triggers after it.
@@ -18,7 +18,7 @@ pub use crate::op::Call;
 #[cfg(feature = "schedule")]
 #[cfg_attr(docsrs, doc(cfg(feature = "schedule")))]
 pub use crate::schedule::Schedule;
-pub use crate::source::{Front, Source};
+pub use crate::source::{LocalQueue, Source};
 pub use crate::stored::{Holder, Key, Listed, Status};
 
 use crate::add::{Add, When};
@@ -31,13 +31,13 @@ use std::time::Duration;
 /// A stored trigger: the part of a trigger that an engine writes.
 ///
 /// ```
-/// # use requeue::{Add, engine::Asked};
-/// let asked = Asked::of(&Add::from(Add::<()>::now().priority(7)))?;
+/// # use requeue::{Add, engine::StoredTrigger};
+/// let asked = StoredTrigger::of(&Add::from(Add::<()>::now().priority(7)))?;
 /// assert_eq!((asked.delay, asked.priority), (None, 7));
 /// # Ok::<(), &'static str>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct StoredTrigger {
     /// The delay; `None` is now, and so is a delay of zero.
     pub delay: Option<Duration>,
     /// The priority.
@@ -46,7 +46,7 @@ pub struct Asked {
     pub absorbs: bool,
 }
 
-impl Asked {
+impl StoredTrigger {
     /// The part of a trigger that an engine can store.
     ///
     /// # Errors
@@ -55,11 +55,11 @@ impl Asked {
     /// a debounce, or a policy for timers other than the earliest.
     ///
     /// ```
-    /// # use requeue::{Add, engine::Asked};
+    /// # use requeue::{Add, engine::StoredTrigger};
     /// # use std::time::Duration;
     /// let add = Add::<()>::after(Duration::from_secs(1));
-    /// assert!(Asked::of(&add).is_ok());
-    /// assert!(Asked::of(&add.keep()).is_err());
+    /// assert!(StoredTrigger::of(&add).is_ok());
+    /// assert!(StoredTrigger::of(&add.keep()).is_err());
     /// ```
     pub fn of<V>(add: &Add<V>) -> Result<Self, &'static str> {
         let Add { when, policy, in_backoff, priority, debounce, .. } = add;
@@ -93,15 +93,15 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
     /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u32>::builder().journal(std::sync::Arc::new(Pen)).build()?;
+    /// let q = WorkQueue::<u32>::builder().journal(std::sync::Arc::new(Recorder)).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn journal(mut self, journal: Arc<dyn Journal<K, V>>) -> Self {
@@ -110,7 +110,7 @@ impl<K, V, S> Builder<K, V, S> {
     }
 }
 
-impl<K, V> Front<K, V> {
+impl<K, V> LocalQueue<K, V> {
     /// The queue's clock.
     ///
     /// ```
@@ -234,9 +234,9 @@ impl<K, V> Front<K, V> {
     /// Like [`add_with`](WorkQueue::add_with).
     ///
     /// ```
-    /// # use requeue::{Add, Added, Source, WorkQueue, engine::Asked};
+    /// # use requeue::{Add, Added, Source, WorkQueue, engine::StoredTrigger};
     /// let q = WorkQueue::<u32>::new();
-    /// let asked = Asked::of(&Add::<()>::after(std::time::Duration::ZERO))?;
+    /// let asked = StoredTrigger::of(&Add::<()>::after(std::time::Duration::ZERO))?;
     /// assert_eq!(q.front().apply(&q, 4711, None, asked, 1)?, Added::Ready);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -245,7 +245,7 @@ impl<K, V> Front<K, V> {
         queue: &WorkQueue<K, V, S>,
         key: K,
         value: Option<V>,
-        asked: Asked,
+        asked: StoredTrigger,
         ticket: u64,
     ) -> AddResult<K, V>
     where

@@ -69,7 +69,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         if hold.shared().journal.is_some() {
             return false;
         }
-        let Some((key, worked)) = hold.core.finish_at_once(&mut self.ending) else { return false };
+        let Some((key, worked)) = hold.core.try_finish_fast(&mut self.ending) else { return false };
         (left.key, left.worked) = (Some(key), worked);
         true
     }

@@ -29,8 +29,8 @@ impl fmt::Display for Fence {
 /// # use requeue::{Fence, Outcome, WorkQueue, Worker, engine::{Journal, Known}};
 /// # use std::sync::{Arc, Mutex};
 /// /// Keeps in memory what an engine would write.
-/// struct Pen(Mutex<Vec<String>>);
-/// impl Journal<&'static str, ()> for Pen {
+/// struct Recorder(Mutex<Vec<String>>);
+/// impl Journal<&'static str, ()> for Recorder {
 ///     fn changed(&self, key: &&'static str, known: Option<Known<'_, ()>>) {
 ///         let known = known.map(|known| (known.ready, known.failures));
 ///         self.0.lock().unwrap().push(format!("{key}: {known:?}"));
@@ -43,12 +43,12 @@ impl fmt::Display for Fence {
 ///         Fence(1)
 ///     }
 /// }
-/// let pen = Arc::new(Pen(Mutex::default()));
-/// let q = WorkQueue::builder().journal(pen.clone()).build()?;
+/// let recorder = Arc::new(Recorder(Mutex::default()));
+/// let q = WorkQueue::builder().journal(recorder.clone()).build()?;
 /// q.add("a")?;
 /// q.try_get()?.retry_after(std::time::Duration::ZERO).expect("open");
 /// q.try_get()?.succeed();
-/// assert_eq!(*pen.0.lock().unwrap(), ["a: Some((true, 1))", "a: None"]);
+/// assert_eq!(*recorder.0.lock().unwrap(), ["a: Some((true, 1))", "a: None"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Journal<K, V>: Send + Sync {
@@ -56,14 +56,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Pen.changed(&4711, None); // the queue calls it
+    /// Recorder.changed(&4711, None); // the queue calls it
     /// ```
     fn changed(&self, key: &K, known: Option<Known<'_, V>>);
 
@@ -72,14 +72,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Pen.applied(7); // the queue calls it
+    /// Recorder.applied(7); // the queue calls it
     /// ```
     fn applied(&self, ticket: u64);
 
@@ -88,14 +88,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Pen.refused(&4711); // the queue calls it
+    /// Recorder.refused(&4711); // the queue calls it
     /// ```
     fn refused(&self, _key: &K) {}
 
@@ -104,14 +104,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Pen.gives_up(&4711, &"no such order"); // a worker calls it
+    /// Recorder.gives_up(&4711, &"no such order"); // a worker calls it
     /// ```
     fn gives_up(&self, key: &K, why: &dyn fmt::Display);
 
@@ -119,14 +119,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// assert_eq!(Pen.fence(&4711), Fence(3));
+    /// assert_eq!(Recorder.fence(&4711), Fence(3));
     /// ```
     fn fence(&self, key: &K) -> Fence;
 
@@ -135,14 +135,14 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// assert!(Pen.engine().is_none());
+    /// assert!(Recorder.engine().is_none());
     /// ```
     fn engine(&self) -> Option<&dyn Any> {
         None
@@ -154,32 +154,32 @@ pub trait Journal<K, V>: Send + Sync {
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// assert!(!Pen.takes_back());
+    /// assert!(!Recorder.takes_back());
     /// ```
     fn takes_back(&self) -> bool {
         false
     }
 
-    /// A caller waits for a key, and none is in line: [`Front::wanted`](crate::engine::Front::wanted) returns
+    /// A caller waits for a key, and none is in line: [`LocalQueue::wanted`](crate::engine::LocalQueue::wanted) returns
     /// how many are missing. Called under the queue's lock.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Pen;
-    /// # impl Journal<u32, ()> for Pen {
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
     /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
     /// # fn applied(&self, _: u64) {}
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Pen.wanted(); // the queue calls it
+    /// Recorder.wanted(); // the queue calls it
     /// ```
     fn wanted(&self) {}
 }

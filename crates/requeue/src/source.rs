@@ -7,12 +7,12 @@ use std::sync::Arc;
 /// A source of keys for a [`Worker`](crate::Worker): a [`WorkQueue`], or an engine.
 ///
 /// ```
-/// # use requeue::{Source, WorkQueue, engine::Front};
+/// # use requeue::{Source, WorkQueue, engine::LocalQueue};
 /// struct Engine(WorkQueue<String>);
 /// impl Source for Engine {
 ///     type Key = String;
 ///     type Value = ();
-///     fn front(&self) -> Front<String, ()> {
+///     fn front(&self) -> LocalQueue<String, ()> {
 ///         self.0.front()
 ///     }
 /// }
@@ -33,15 +33,15 @@ pub trait Source {
     /// # use requeue::{Source, WorkQueue};
     /// let front = WorkQueue::<u32>::new().front();
     /// ```
-    fn front(&self) -> Front<Self::Key, Self::Value>;
+    fn front(&self) -> LocalQueue<Self::Key, Self::Value>;
 }
 
 impl<K: 'static, V: 'static, S> Source for WorkQueue<K, V, S> {
     type Key = K;
     type Value = V;
 
-    fn front(&self) -> Front<K, V> {
-        Front { shared: self.shared.clone() }
+    fn front(&self) -> LocalQueue<K, V> {
+        LocalQueue { shared: self.shared.clone() }
     }
 }
 
@@ -49,7 +49,7 @@ impl<Q: Source + ?Sized> Source for Arc<Q> {
     type Key = Q::Key;
     type Value = Q::Value;
 
-    fn front(&self) -> Front<Q::Key, Q::Value> {
+    fn front(&self) -> LocalQueue<Q::Key, Q::Value> {
         (**self).front()
     }
 }
@@ -61,14 +61,14 @@ impl<Q: Source + ?Sized> Source for Arc<Q> {
 /// let front = WorkQueue::<u32>::new().front();
 /// assert!(front.refuses(0).is_some()); // the queue's last handle is gone, and it is shut down
 /// ```
-pub struct Front<K, V> {
+pub struct LocalQueue<K, V> {
     pub(crate) shared: Arc<Shared<K, V>>,
 }
 
-impl<K, V> Clone for Front<K, V> {
+impl<K, V> Clone for LocalQueue<K, V> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone() }
     }
 }
 
-debug!([K, V] Front<K, V>, |front| { name: front.shared.name, .. });
+debug!([K, V] LocalQueue<K, V>, |front| { name: front.shared.name, .. });

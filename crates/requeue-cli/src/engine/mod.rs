@@ -79,7 +79,7 @@ fn with_engine(
     makes: Makes,
     call: impl FnOnce(&mut Store, &mut dyn Write) -> Result<u8, Ended>,
 ) -> u8 {
-    if let Err(why) = crate::closed::has_output() {
+    if let Err(why) = crate::stdio_check::has_output() {
         return refuse(USAGE, why);
     }
     let mut out = BufWriter::new(io::stdout().lock());
@@ -117,7 +117,7 @@ pub(crate) fn run(command: Command) -> u8 {
 
 fn add(args: &Add) -> u8 {
     if args.keys.is_empty() {
-        if let Err(why) = crate::closed::has_input() {
+        if let Err(why) = crate::stdio_check::has_input() {
             return refuse(USAGE, why);
         }
     }

@@ -86,7 +86,7 @@ pub(crate) enum Who {
     Owners(u64, Option<Duration>),
 }
 
-type Asked<T> = Result<T, EngineError>;
+type EngineResult<T> = Result<T, EngineError>;
 
 impl Store {
     /// Adds keys. Only a server keeps groups.
@@ -96,7 +96,7 @@ impl Store {
         keys: &[Vec<u8>],
         how: &AddOptions<'_>,
         group_by: Option<&GroupBy>,
-    ) -> Asked<()> {
+    ) -> EngineResult<()> {
         let server = match self {
             Self::File(file) => return file.add_with(queue, keys, how),
             Self::Server(server) => server,
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Cancels each key. Returns the number of keys that had something to cancel.
-    pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> Asked<u64> {
+    pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> EngineResult<u64> {
         match self {
             Self::File(file) => file.cancel_many(queue, keys),
             Self::Server(server) => {
@@ -141,7 +141,7 @@ impl Store {
     /// # Errors
     ///
     /// If no queue has this name.
-    fn known(&mut self, queue: &str) -> Asked<()> {
+    fn known(&mut self, queue: &str) -> EngineResult<()> {
         if let Self::Server(_) = self {
             // each of its calls says so, and which names are almost the same
             return Ok(());
@@ -160,7 +160,7 @@ impl Store {
     /// # Errors
     ///
     /// If the name is invalid.
-    pub(crate) fn make(&mut self, queue: &str) -> Asked<()> {
+    pub(crate) fn make(&mut self, queue: &str) -> EngineResult<()> {
         match self {
             Self::File(_) => Ok(()),
             Self::Server(server) => server.make_queue(queue).wait().map(drop),
@@ -172,7 +172,7 @@ impl Store {
     /// # Errors
     ///
     /// If the server has none with this name; the error says how to create it.
-    pub(crate) fn takes_keys(&mut self, queue: &str) -> Asked<()> {
+    pub(crate) fn takes_keys(&mut self, queue: &str) -> EngineResult<()> {
         match self {
             Self::Server(server) if !server.queues().wait()?.iter().any(|name| name == queue) => {
                 let Err(EngineError::NotApplied(why)) = server.client(queue).groups().wait() else {
@@ -193,7 +193,7 @@ impl Store {
     }
 
     /// The groups that are paused or have rules of their own; `None` for a file, which stores none.
-    pub(crate) fn groups(&mut self, queue: &str) -> Asked<Option<Vec<GroupState>>> {
+    pub(crate) fn groups(&mut self, queue: &str) -> EngineResult<Option<Vec<GroupState>>> {
         if self.keeps_groups() {
             self.known(queue)?;
         }
@@ -213,7 +213,7 @@ impl Store {
         &mut self,
         queue: &str,
         mut tell: impl FnMut(Listed) -> io::Result<()>,
-    ) -> Asked<io::Result<()>> {
+    ) -> EngineResult<io::Result<()>> {
         self.known(queue)?;
         match self {
             Self::File(file) => {
@@ -238,14 +238,14 @@ impl Store {
         }
     }
 
-    pub(crate) fn queues(&mut self) -> Asked<Vec<String>> {
+    pub(crate) fn queues(&mut self) -> EngineResult<Vec<String>> {
         match self {
             Self::File(file) => file.queues(),
             Self::Server(server) => server.queues().wait(),
         }
     }
 
-    pub(crate) fn state(&mut self, queue: &str, key: &Vec<u8>) -> Asked<Option<Listed>> {
+    pub(crate) fn state(&mut self, queue: &str, key: &Vec<u8>) -> EngineResult<Option<Listed>> {
         self.known(queue)?;
         match self {
             Self::File(file) => file.state(queue, key),
@@ -253,7 +253,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn cancel(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+    pub(crate) fn cancel(&mut self, queue: &str, key: &Vec<u8>) -> EngineResult<bool> {
         self.known(queue)?;
         match self {
             Self::File(file) => file.cancel(queue, key),
@@ -261,7 +261,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn retry(&mut self, queue: &str, key: &Vec<u8>) -> Asked<bool> {
+    pub(crate) fn retry(&mut self, queue: &str, key: &Vec<u8>) -> EngineResult<bool> {
         self.known(queue)?;
         match self {
             Self::File(file) => file.retry(queue, key),
@@ -270,7 +270,7 @@ impl Store {
     }
 
     /// Pauses the queue, or one of its groups if it has groups; or ends a pause.
-    pub(crate) fn pause(&mut self, queue: &str, group: Option<Vec<u8>>, pause: bool) -> Asked<()> {
+    pub(crate) fn pause(&mut self, queue: &str, group: Option<Vec<u8>>, pause: bool) -> EngineResult<()> {
         self.known(queue)?;
         match (self, group, pause) {
             (Self::File(file), _, true) => file.pause(queue),
@@ -286,7 +286,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn purge(&mut self, queue: &str) -> Asked<u64> {
+    pub(crate) fn purge(&mut self, queue: &str) -> EngineResult<u64> {
         self.known(queue)?;
         match self {
             Self::File(file) => file.purge(queue),
@@ -294,13 +294,13 @@ impl Store {
         }
     }
 
-    pub(crate) fn stats(&mut self, queue: &str) -> Asked<Stats> {
+    pub(crate) fn stats(&mut self, queue: &str) -> EngineResult<Stats> {
         self.known(queue)?;
         self.counts(queue)
     }
 
     /// The counts of a queue that is known to exist.
-    pub(crate) fn counts(&mut self, queue: &str) -> Asked<Stats> {
+    pub(crate) fn counts(&mut self, queue: &str) -> EngineResult<Stats> {
         Ok(match self {
             Self::File(file) => {
                 let stats = file.stats(queue)?;
@@ -355,7 +355,7 @@ impl Store {
     }
 
     /// Creates the schema, or migrates it to this version. A file's is created when it is opened.
-    pub(crate) fn migrate(&mut self) -> Asked<()> {
+    pub(crate) fn migrate(&mut self) -> EngineResult<()> {
         match self {
             Self::File(_) => Ok(()),
             Self::Server(server) => server.migrate().wait(),
@@ -363,7 +363,7 @@ impl Store {
     }
 
     /// The problems of the file; `None` for a server, which checks itself.
-    pub(crate) fn check(&mut self) -> Asked<Option<Vec<String>>> {
+    pub(crate) fn check(&mut self) -> EngineResult<Option<Vec<String>>> {
         match self {
             Self::File(file) => file.check().map(Some),
             Self::Server(_) => Ok(None),

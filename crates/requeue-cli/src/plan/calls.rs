@@ -5,7 +5,7 @@ use std::time::Duration;
 use requeue::{Clock as _, FakeClock, Instant};
 
 use super::limiter::Built;
-use crate::tally::Key;
+use crate::run_stats::Key;
 
 /// The times and keys of calls.
 #[derive(Clone, Copy, Debug)]

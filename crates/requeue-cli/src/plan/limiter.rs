@@ -12,7 +12,7 @@ use requeue::limiter::{
 
 use super::spec::{self, Spec};
 use crate::duration;
-use crate::tally::Key;
+use crate::run_stats::Key;
 
 /// A limiter of the library.
 pub(crate) type Built = Box<dyn RateLimiter<Key>>;

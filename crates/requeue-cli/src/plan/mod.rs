@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Plan) -> u8 {
         (false, false) => Some(Rows::table(rhythm)),
         (false, true) => None,
     };
-    if let (true, Err(why)) = (args.plot || rows.is_some(), crate::closed::has_output()) {
+    if let (true, Err(why)) = (args.plot || rows.is_some(), crate::stdio_check::has_output()) {
         return refuse(USAGE, why);
     }
     let mut out = BufWriter::new(io::stdout().lock());

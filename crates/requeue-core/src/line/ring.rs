@@ -32,7 +32,7 @@
 //! a block's number. Two blocks are joined, which moves at most half a block's slots, at most as often as
 //! blocks are made: once in `BLOCK` pushes.
 
-use crate::roomy;
+use crate::shrink;
 use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -449,8 +449,8 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     fn shrink(&mut self) {
-        roomy::shrink(&mut self.blocks);
-        if let Some(to) = roomy::shrink_to(self.vacant.len(), self.vacant.capacity()) {
+        shrink::shrink(&mut self.blocks);
+        if let Some(to) = shrink::shrink_to(self.vacant.len(), self.vacant.capacity()) {
             self.vacant.shrink_to(to);
         }
     }

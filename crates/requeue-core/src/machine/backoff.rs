@@ -93,7 +93,7 @@ impl<K, V> Core<K, V> {
     pub(super) fn forget_elsewhere(&mut self, key: &mut Option<K>) {
         if let Some(forgotten) = &mut self.forgotten {
             forgotten.extend(key.take());
-            self.attention |= super::attention::FORGOTTEN;
+            self.pending_work |= super::pending_work::FORGOTTEN;
         }
     }
 
@@ -135,8 +135,8 @@ impl<K, V> Core<K, V> {
 
     /// Records that a trigger from outside has set its key's timer, or left it. `flags` are the key's flags
     /// before.
-    pub(super) fn timer_was_asked_for(&mut self, slot: u32, flags: u32, asked: AskedFor) {
-        let AskedFor { moved, had, limited, respects } = asked;
+    pub(super) fn timer_was_asked_for(&mut self, slot: u32, flags: u32, asked: BackoffChange) {
+        let BackoffChange { moved, had, limited, respects } = asked;
         let mut now = self.arena.flags(slot);
         if limited {
             now |= BACKOFF;
@@ -207,7 +207,7 @@ impl<K, V> Core<K, V> {
 
 /// How a trigger asked for a timer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AskedFor {
+pub(super) struct BackoffChange {
     /// It has set or moved the timer.
     pub(super) moved: bool,
     /// There was a timer before that stayed or was moved, and was not replaced whatever its instant.

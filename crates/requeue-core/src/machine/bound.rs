@@ -9,7 +9,7 @@
 //! a timer's key is waiting.
 
 use super::trigger::{Asking, Refused};
-use super::{Core, HELD, READY, RESET, TIMED, attention};
+use super::{Core, HELD, READY, RESET, TIMED, pending_work};
 use crate::arena::KeyRef;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
@@ -36,7 +36,7 @@ pub struct Bound {
 
 /// Additional state of a queue with a bound.
 #[derive(Debug)]
-pub(super) struct Room<K, V> {
+pub(super) struct BoundState<K, V> {
     bound: Bound,
     /// Keys with `TIMED` and neither `READY` nor `HELD`.
     waiting: usize,
@@ -51,7 +51,7 @@ pub(super) struct Room<K, V> {
     entered: Option<Vec<u32>>,
 }
 
-impl<K, V> Room<K, V> {
+impl<K, V> BoundState<K, V> {
     pub(super) fn new(bound: Bound) -> Self {
         Self { bound, waiting: 0, asking: 0, kept: 0, dropped: Vec::new(), entered: None }
     }
@@ -76,14 +76,14 @@ impl<K, V> Core<K, V> {
     /// ```
     #[must_use]
     pub fn room(&self) -> Option<usize> {
-        let room = self.room.as_deref()?;
+        let room = self.bound.as_deref()?;
         Some(room.free(self.ready + self.held))
     }
 
     /// Whether there is room for a further key, and nobody waits who is to hear of it.
     #[inline]
     pub(super) fn has_room_at_once(&self) -> bool {
-        let Some(room) = self.room.as_deref() else { return true };
+        let Some(room) = self.bound.as_deref() else { return true };
         room.entered.is_none() && room.free(self.ready + self.held) > room.kept
     }
 
@@ -118,7 +118,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[doc(hidden)]
     pub fn note_entered(&mut self, to: bool) {
-        if let Some(room) = &mut self.room {
+        if let Some(room) = &mut self.bound {
             if to != room.entered.is_some() {
                 room.entered = to.then(Vec::new);
             }
@@ -128,7 +128,7 @@ impl<K, V> Core<K, V> {
     /// The hashes [recorded](Self::note_entered), each at least once.
     #[doc(hidden)]
     pub fn take_entered(&mut self) -> Vec<u32> {
-        let entered = self.room.as_mut().and_then(|room| room.entered.as_mut());
+        let entered = self.bound.as_mut().and_then(|room| room.entered.as_mut());
         entered.map(core::mem::take).unwrap_or_default()
     }
 
@@ -138,7 +138,7 @@ impl<K, V> Core<K, V> {
         if let Some(slot) = drops {
             self.drop_for_room(slot);
         }
-        if let Some(entered) = self.room.as_mut().and_then(|room| room.entered.as_mut()) {
+        if let Some(entered) = self.bound.as_mut().and_then(|room| room.entered.as_mut()) {
             entered.push(hash);
         }
     }
@@ -158,7 +158,7 @@ impl<K, V> Core<K, V> {
         struct Kept<'a, K, V>(&'a mut Core<K, V>);
         impl<K, V> Kept<'_, K, V> {
             fn set(&mut self, places: usize) {
-                if let Some(room) = &mut self.0.room {
+                if let Some(room) = &mut self.0.bound {
                     room.kept = places;
                 }
             }
@@ -191,11 +191,11 @@ impl<K, V> Core<K, V> {
     /// ```
     #[doc(hidden)]
     pub fn take_dropped(&mut self) -> Vec<(KeyRef<K>, Option<V>)> {
-        if self.attention & attention::DROPPED == 0 {
+        if self.pending_work & pending_work::DROPPED == 0 {
             return Vec::new();
         }
-        self.attention &= !attention::DROPPED;
-        self.room.as_mut().map(|room| core::mem::take(&mut room.dropped)).unwrap_or_default()
+        self.pending_work &= !pending_work::DROPPED;
+        self.bound.as_mut().map(|room| core::mem::take(&mut room.dropped)).unwrap_or_default()
     }
 
     /// Like [`ask`](Self::ask), for a trigger from outside of this key: on a queue with a bound it reserves a
@@ -219,13 +219,13 @@ impl<K, V> Core<K, V> {
     where
         K: Borrow<Q>,
     {
-        if self.room.is_none() {
+        if self.bound.is_none() {
             return self.ask(None);
         }
         self.admits_outside()?;
         let place = self.room_for(key, hash)?.is_none() && !self.has_place(key, hash);
         let mut asking = self.ask(None)?;
-        if let (true, Some(room)) = (place, &mut self.room) {
+        if let (true, Some(room)) = (place, &mut self.bound) {
             asking.place = true;
             room.asking += 1;
         }
@@ -234,14 +234,14 @@ impl<K, V> Core<K, V> {
 
     /// Gives up the place of an asking that is over, or was dropped.
     pub(super) fn leave_place(&mut self, asking: Asking) {
-        if let (true, Some(room)) = (asking.place, &mut self.room) {
+        if let (true, Some(room)) = (asking.place, &mut self.bound) {
             room.asking -= 1;
         }
     }
 
     /// Gives up the places of all askings.
     pub(super) fn leave_all_places(&mut self) {
-        if let Some(room) = &mut self.room {
+        if let Some(room) = &mut self.bound {
             room.asking = 0;
         }
     }
@@ -269,7 +269,7 @@ impl<K, V> Core<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (Some(free), Some(room)) = (self.room(), &self.room) else { return Ok(None) };
+        let (Some(free), Some(room)) = (self.room(), &self.bound) else { return Ok(None) };
         if free > room.kept || self.has_place(key, hash) {
             return Ok(None);
         }
@@ -280,7 +280,7 @@ impl<K, V> Core<K, V> {
     /// Whether keys may be dropped for others. Then no key is published, because it could cease to be pending
     /// in a call that cannot withdraw it.
     pub(super) fn drops_keys(&self) -> bool {
-        self.room.as_ref().is_some_and(|room| room.bound.drop_oldest)
+        self.bound.as_ref().is_some_and(|room| room.bound.drop_oldest)
     }
 
     /// Drops a ready key for room, as if it were cancelled. Runs no user code: there is no user's order.
@@ -293,9 +293,9 @@ impl<K, V> Core<K, V> {
         self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
         self.restart_attempts(slot);
         let value = self.dead_value(slot);
-        if let Some(room) = &mut self.room {
+        if let Some(room) = &mut self.bound {
             room.dropped.push((loan, value));
-            self.attention |= attention::DROPPED;
+            self.pending_work |= pending_work::DROPPED;
         }
     }
 
@@ -313,7 +313,7 @@ impl<K, V> Core<K, V> {
     /// ready or held.
     #[cold]
     pub(super) fn now_only_waits(&mut self, flags: u32) {
-        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {
+        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting += 1;
         }
     }
@@ -321,7 +321,7 @@ impl<K, V> Core<K, V> {
     /// Counts a key with these former flags that has lost its timer, or becomes ready.
     #[cold]
     pub(super) fn only_waited(&mut self, flags: u32) {
-        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.room) {
+        if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting -= 1;
         }
     }

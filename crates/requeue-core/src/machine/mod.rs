@@ -43,7 +43,7 @@ pub use self::trigger::{Accepted, Added, Asking, Delay, Limit, Policy, Refused, 
 pub use self::unfinished::{UnfinishedKey, UnfinishedReason};
 pub use self::window::Debounce;
 
-use self::bound::Room;
+use self::bound::BoundState;
 use self::observe::Times;
 use self::shutdown::{Phase, Sweep};
 use self::unfinished::{Ledger, Outlived, Refusal};
@@ -72,7 +72,7 @@ mod flag {
     /// limiter, and may have been moved since. Only with a timer.
     pub(super) const BACKOFF: u32 = 1 << 3;
     /// Its run was handed out without a guard. Only with `HELD`.
-    pub(super) const LOOSE: u32 = 1 << 4;
+    pub(super) const GUARDLESS: u32 = 1 << 4;
     /// It was published since it became ready or dirty: an add may have found it pending without the lock.
     /// Only with `READY` or `DIRTY`.
     pub(super) const PUBLISHED: u32 = 1 << 6;
@@ -80,7 +80,7 @@ mod flag {
     /// ended under it. Without this flag there is none, and no call looks. Set by the code that writes side
     /// data, and cleared with the key. (Timestamps are excluded: an earlier key's do not matter to a later
     /// one.)
-    pub(super) const NOTED: u32 = 1 << 7;
+    pub(super) const HAS_SIDE_DATA: u32 = 1 << 7;
 
     /// All triggers that made it dirty respect a back-off. Only with `DIRTY`, and not with `PUBLISHED`.
     pub(super) const DIRTY_RESPECTS: u32 = 1 << 5;
@@ -100,16 +100,16 @@ mod flag {
     /// The flags that end with the key's pending state: see `end_pending`.
     pub(super) const PENDING: u32 = READY | DIRTY | PUBLISHED | DIRTY_RESPECTS;
     /// The flags that end with a run.
-    pub(super) const OF_A_RUN: u32 = HELD | DIRTY | LOOSE | DIRTY_RESPECTS | TIMER_RESPECTS | RESET;
+    pub(super) const OF_A_RUN: u32 = HELD | DIRTY | GUARDLESS | DIRTY_RESPECTS | TIMER_RESPECTS | RESET;
 }
 use flag::{
-    BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, LOOSE, NOTED, OF_A_RUN, PENDING, PUBLISHED, READY, RESET,
-    TIMED, TIMER_RESPECTS, WINDOW,
+    BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN, PENDING, PUBLISHED,
+    READY, RESET, TIMED, TIMER_RESPECTS, WINDOW,
 };
 
 /// Pending work of a lock hold besides the call itself, one bit each. A bit is set by the code that makes its
 /// condition true, and cleared by the code that ends it, so that a call without such work needs one test.
-mod attention {
+mod pending_work {
     /// `suspect` names a slot: user code panicked, unless the call that set it is still running.
     pub(super) const SUSPECT: u32 = 1;
     /// A drain waits for waiting keys, or a shutdown has not gone through all timers.
@@ -240,7 +240,7 @@ impl Record {
 
 /// Guards that exist although their runs have ended.
 #[derive(Debug)]
-struct Inert {
+struct EndedEarly {
     /// Runs of the key below this number have ended.
     before: u64,
     guards: u32,
@@ -261,8 +261,8 @@ struct Inert {
 /// ```
 #[repr(C)] // fields that every add, get and end of a run uses come first, so that they share cache lines
 pub struct Core<K, V = ()> {
-    /// Bits of [`attention`].
-    attention: u32,
+    /// Bits of [`pending_work`].
+    pending_work: u32,
     phase: Phase,
     sweep: Sweep,
     timers_absorbed: bool,
@@ -308,7 +308,7 @@ pub struct Core<K, V = ()> {
     /// Deadline of a drain that waits for waiting keys (only in `Phase::Closed`).
     waiting_drain: Option<Instant>,
     /// State of a queue with a bound.
-    room: Option<Box<Room<K, V>>>,
+    bound: Option<Box<BoundState<K, V>>>,
     /// Default debounce of immediate triggers.
     debounce: Option<Debounce>,
     open: Windows,
@@ -337,9 +337,9 @@ pub struct Core<K, V = ()> {
     /// By slot, runs that a shutdown dropped and a store still owes. Only if a store outlives the queue.
     outlived: Option<BTreeMap<u32, Outlived>>,
 
-    inert: BTreeMap<u32, Inert>,
+    ended_early: BTreeMap<u32, EndedEarly>,
     /// The slot whose record is checked next for expiry.
-    hand: u32,
+    expiry_cursor: u32,
     /// Keys and values to be dropped once the lock is released.
     trash: Vec<(Option<K>, Option<V>)>,
     /// The slot that a call was changing when it called user code. If this is still set at the next call,
@@ -370,7 +370,7 @@ impl<K, V> Core<K, V> {
             add_needs_checks,
             debounce,
             open: Windows::new(),
-            room: config.bound.map(|bound| Box::new(Room::new(bound))),
+            bound: config.bound.map(|bound| Box::new(BoundState::new(bound))),
             in_backoff: config.in_backoff,
             forgotten: config.failures_elsewhere.then(Vec::new),
             line,
@@ -402,14 +402,14 @@ impl<K, V> Core<K, V> {
             refusals: BTreeMap::new(),
             outlived: None,
             counts: Counts::default(),
-            inert: BTreeMap::new(),
-            hand: 0,
+            ended_early: BTreeMap::new(),
+            expiry_cursor: 0,
             trash: Vec::new(),
             suspect: None,
-            attention: 0,
+            pending_work: 0,
         };
         if core.line.fair().is_some_and(Fair::is_rated) {
-            core.attention |= attention::GROUPS;
+            core.pending_work |= pending_work::GROUPS;
         }
         core.watch_time();
         core.take_timed();
@@ -448,7 +448,7 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
-        self.attention &= !attention::TRASH;
+        self.pending_work &= !pending_work::TRASH;
         core::mem::take(&mut self.trash)
     }
 
@@ -466,29 +466,29 @@ impl<K, V> Core<K, V> {
     /// ```
     #[inline]
     pub fn take_forgotten(&mut self) -> Option<Vec<K>> {
-        if self.attention & attention::FORGOTTEN == 0 {
+        if self.pending_work & pending_work::FORGOTTEN == 0 {
             return None;
         }
-        self.attention &= !attention::FORGOTTEN;
+        self.pending_work &= !pending_work::FORGOTTEN;
         self.forgotten.as_mut().map(core::mem::take)
     }
 
     /// Keeps a key and a value to be dropped once the lock is released.
     fn discard(&mut self, key: Option<K>, value: Option<V>) {
         self.trash.push((key, value));
-        self.attention |= attention::TRASH;
+        self.pending_work |= pending_work::TRASH;
     }
 
     #[inline]
-    fn set_attention(&mut self, bit: u32, to: bool) {
-        self.attention = self.attention & !bit | if to { bit } else { 0 };
+    fn set_pending_work(&mut self, bit: u32, to: bool) {
+        self.pending_work = self.pending_work & !bit | if to { bit } else { 0 };
     }
 
     /// Sets whether time matters to a look.
     #[inline]
     fn set_timed(&mut self, to: bool) {
         if self.is_timed() != to {
-            self.attention = (self.attention ^ attention::TIME) | attention::RETIMED;
+            self.pending_work = (self.pending_work ^ pending_work::TIME) | pending_work::RETIMED;
         }
     }
 
@@ -506,7 +506,7 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline]
     pub fn note_beside(&mut self, bits: u8, to: bool) {
-        self.set_attention(u32::from(bits) << attention::BESIDE, to);
+        self.set_pending_work(u32::from(bits) << pending_work::BESIDE, to);
     }
 
     /// Whether triggers may have priorities.
@@ -530,13 +530,13 @@ impl<K, V> Core<K, V> {
     #[inline]
     #[must_use]
     pub fn is_just_noted(&self, bits: u8) -> bool {
-        self.attention & !attention::TIME == u32::from(bits) << attention::BESIDE
+        self.pending_work & !pending_work::TIME == u32::from(bits) << pending_work::BESIDE
     }
 
     /// Records that this key has side data from now on.
     #[inline]
     fn note(&mut self, slot: u32) {
-        self.arena.set_flags(slot, self.arena.flags(slot) | NOTED);
+        self.arena.set_flags(slot, self.arena.flags(slot) | HAS_SIDE_DATA);
     }
 
     /// Number of key lookups. For the test of what each call costs.
@@ -567,7 +567,7 @@ impl<K, V> Core<K, V> {
         {
             return None;
         }
-        if flags & (NOTED | GROUPED) == 0 {
+        if flags & (HAS_SIDE_DATA | GROUPED) == 0 {
             return self.arena.remove(slot).map(|removed| self.forget_slot(removed));
         }
         if self.is_listed(slot) {
@@ -626,7 +626,7 @@ impl<K, V> Core<K, V> {
     fn dead_value(&mut self, slot: u32) -> Option<V> {
         let flags = self.arena.flags(slot);
         if flags & (READY | DIRTY) != 0
-            || flags & NOTED == 0
+            || flags & HAS_SIDE_DATA == 0
             || self.timers.due(slot).is_some()
             || self.is_listed(slot)
         {
@@ -737,10 +737,10 @@ impl<K, V> Core<K, V> {
     /// Sets or moves the key's timer, and sets these flags.
     #[inline]
     fn time(&mut self, slot: u32, due: Instant, flags: u32) {
-        if self.room.is_some() {
+        if self.bound.is_some() {
             self.count_timer(slot);
         }
-        let flags = self.arena.flags(slot) | NOTED | flags;
+        let flags = self.arena.flags(slot) | HAS_SIDE_DATA | flags;
         self.arena.set_flags(slot, flags);
         if flags & WINDOW != 0 {
             return self.time_beside_window(slot, due);
@@ -772,7 +772,7 @@ impl<K, V> Core<K, V> {
     fn tell_late(&mut self, due: Instant) {
         if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
             times.fired(self.now.saturating_since(due));
-            self.attention |= attention::LATE;
+            self.pending_work |= pending_work::LATE;
         }
     }
 
@@ -840,8 +840,8 @@ impl<K, V> Core<K, V> {
         if self.arena.slots() == 0 {
             return;
         }
-        self.hand = (self.hand + 1) % self.arena.slots();
-        let slot = self.hand;
+        self.expiry_cursor = (self.expiry_cursor + 1) % self.arena.slots();
+        let slot = self.expiry_cursor;
         let now = self.now;
         let Some(record) = self.records.get_mut(slot) else { return };
         // one without failures never expires
@@ -857,7 +857,7 @@ impl<K, V> Core<K, V> {
     /// Repairs the state after a panic of user code in an earlier call, if there was one.
     #[inline(always)]
     fn repair_suspect(&mut self) {
-        if self.attention & attention::SUSPECT != 0 {
+        if self.pending_work & pending_work::SUSPECT != 0 {
             self.repair();
         }
     }
@@ -866,7 +866,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn suspect(&mut self, slot: Option<u32>) {
         self.suspect = slot;
-        self.set_attention(attention::SUSPECT, slot.is_some());
+        self.set_pending_work(pending_work::SUSPECT, slot.is_some());
     }
 
     /// Repairs the state after a panic of user code: removes a key that was being entered and has no state.

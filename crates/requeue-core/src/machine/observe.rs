@@ -3,7 +3,7 @@
 use super::pause::Paused;
 use super::shutdown::Sweep;
 use super::{
-    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, InBackoff, PAUSED, READY, RESET, TIMER_RESPECTS, attention,
+    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, InBackoff, PAUSED, READY, RESET, TIMER_RESPECTS, pending_work,
 };
 use crate::Instant;
 use crate::chain::{Link, Linked, List};
@@ -254,7 +254,7 @@ impl<K, V> Core<K, V> {
     /// # Ok::<(), requeue_core::Refused>(())
     /// ```
     pub fn take_late(&mut self) -> Vec<Duration> {
-        self.attention &= !attention::LATE;
+        self.pending_work &= !pending_work::LATE;
         self.times.as_mut().map(|times| core::mem::take(&mut times.late)).unwrap_or_default()
     }
 

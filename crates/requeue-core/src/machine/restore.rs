@@ -64,7 +64,7 @@ impl<K: Eq, V> Core<K, V> {
         self.admits_outside()?;
         self.knows_priorities(trigger)?;
         let drops = self.room_for_trigger(trigger, hash)?;
-        self.turn_the_hand(limit);
+        self.expire_some(limit);
         let Trigger { key, value, priority } = trigger;
         let (slot, new) = self.find_or_know(key, hash);
         if new {

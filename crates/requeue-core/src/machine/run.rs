@@ -3,8 +3,8 @@
 use super::shutdown::Phase;
 use super::trigger::{Asking, Limit, Policy, Refused};
 use super::{
-    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, Inert, LOOSE, NOTED, OF_A_RUN, PENDING, READY,
-    RESET, TIMED, TIMER_RESPECTS, WINDOW,
+    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, EndedEarly, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN,
+    PENDING, READY, RESET, TIMED, TIMER_RESPECTS, WINDOW,
 };
 use crate::arena::{KeyRef, Marked};
 use crate::count::one_more;
@@ -362,7 +362,7 @@ impl<K, V> Core<K, V> {
             let Some(at) = self.line.pop_in_turn(&mut self.arena, self.now) else { return self.no_key() };
             at
         };
-        self.look_ahead();
+        self.prefetch_next();
         Got::Item(self.hand_out(at, withdraw))
     }
 
@@ -408,7 +408,7 @@ impl<K, V> Core<K, V> {
         for taken in 0..most {
             let Some(at) = self.line.pop(&mut self.arena, self.now) else { return taken };
             if far {
-                self.look_ahead();
+                self.prefetch_next();
             }
             each(self.hand_out(at, &mut withdraw));
         }
@@ -427,17 +427,17 @@ impl<K, V> Core<K, V> {
 
     /// Prefetches the memory that the next keys' runs will touch, if there are enough keys.
     #[inline(always)]
-    fn look_ahead(&mut self) {
+    fn prefetch_next(&mut self) {
         if self.ready > SLOT_AHEAD && self.arena.len() > AT_HAND {
-            self.look_far_ahead();
+            self.prefetch_further();
         }
     }
 
     /// Prefetches the next keys' slots, and for the nearer ones their places in the table.
-    fn look_far_ahead(&mut self) {
+    fn prefetch_further(&mut self) {
         let Some(ahead) = self.line.ahead() else {
             if self.arena.len() > NEAR {
-                self.look_ahead_in_turns();
+                self.prefetch_in_turns();
             }
             return;
         };
@@ -450,7 +450,7 @@ impl<K, V> Core<K, V> {
     }
 
     #[inline(never)]
-    fn look_ahead_in_turns(&mut self) {
+    fn prefetch_in_turns(&mut self) {
         let (later, sooner) = self.line.ahead_in_turns();
         self.arena.prefetch(later);
         if let Some(hash) = self.arena.hash_if_occupied(sooner) {
@@ -461,7 +461,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     fn hand_out(&mut self, at: Marked, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
         let slot = at.slot();
-        let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | LOOSE));
+        let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | GUARDLESS));
         // what was in line was ready
         self.end_pending(slot, flags | READY, withdraw);
         self.held += 1;
@@ -470,7 +470,7 @@ impl<K, V> Core<K, V> {
         let now = self.now;
         let waited = self.times.as_mut().map(|t| t.started(slot, now));
         let (mut value, mut attempt) = (None, 1);
-        if flags & NOTED != 0 {
+        if flags & HAS_SIDE_DATA != 0 {
             if self.timers_absorbed {
                 self.clear_timer(slot);
             }
@@ -507,7 +507,7 @@ impl<K, V> Core<K, V> {
         value: Option<V>,
     ) -> Result<Ended<K, V>, (RunRef<K>, RefusedEnd<V>)> {
         let slot = run.key.slot();
-        if !self.inert.is_empty() && self.is_inert(&run) {
+        if !self.ended_early.is_empty() && self.is_inert(&run) {
             if let How::Again(_) | How::Retry(_) = how {
                 return Err((run, self.refuse_end(how, value, Refused::NotHeld)));
             }
@@ -546,7 +546,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         let mut run = Some(run);
-        match self.finish_at_once(&mut run) {
+        match self.try_finish_fast(&mut run) {
             Some((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
             None => self.finish_in_full(&mut run, succeeded, None),
         }
@@ -557,7 +557,7 @@ impl<K, V> Core<K, V> {
     /// changes.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn finish_at_once(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
+    pub fn try_finish_fast(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD)?;
         self.held -= 1;
         self.runs_done += 1;
@@ -566,7 +566,7 @@ impl<K, V> Core<K, V> {
         Some((self.forget_slot(removed), worked))
     }
 
-    /// Like [`finish_at_once`](Self::finish_at_once), for a key in a group.
+    /// Like [`try_finish_fast`](Self::try_finish_fast), for a key in a group.
     #[doc(hidden)]
     #[inline(always)]
     pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
@@ -585,7 +585,7 @@ impl<K, V> Core<K, V> {
         Some((key, worked))
     }
 
-    /// Slow path of [`finish`](Self::finish), for a run that [`finish_at_once`](Self::finish_at_once) left,
+    /// Slow path of [`finish`](Self::finish), for a run that [`try_finish_fast`](Self::try_finish_fast) left,
     /// with its payload if a retry [was refused](Self::was_refused). If there is no run nothing has ended.
     #[doc(hidden)]
     #[inline(never)]
@@ -728,7 +728,7 @@ impl<K, V> Core<K, V> {
         if flags & HELD == 0 {
             return Err(NotHeld);
         }
-        if flags & LOOSE == 0 {
+        if flags & GUARDLESS == 0 {
             self.make_inert(slot);
         }
         let mut ended = self.end_run(slot, How::Done, None);
@@ -759,7 +759,7 @@ impl<K, V> Core<K, V> {
         }
         let slot = run.key.slot();
         self.arena.give_back(run.key);
-        self.arena.set_flags(slot, self.arena.flags(slot) | LOOSE);
+        self.arena.set_flags(slot, self.arena.flags(slot) | GUARDLESS);
         Ended::default()
     }
 
@@ -782,10 +782,10 @@ impl<K, V> Core<K, V> {
     pub fn give_back(&mut self, run: RunRef<K>) -> Ended<K, V> {
         let slot = run.key.slot();
         self.arena.give_back(run.key);
-        if let Some(inert) = self.inert.get_mut(&slot) {
+        if let Some(inert) = self.ended_early.get_mut(&slot) {
             inert.guards -= 1;
             if inert.guards == 0 {
-                self.inert.remove(&slot);
+                self.ended_early.remove(&slot);
             }
         }
         Ended { key: self.release(slot), ..Ended::default() }
@@ -806,13 +806,13 @@ impl<K, V> Core<K, V> {
     /// ```
     #[must_use]
     pub fn is_inert(&self, run: &RunRef<K>) -> bool {
-        self.inert.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)
+        self.ended_early.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)
     }
 
     #[cold]
     fn make_inert(&mut self, slot: u32) {
         let before = self.runs;
-        let inert = self.inert.entry(slot).or_insert(Inert { before, guards: 0 });
+        let inert = self.ended_early.entry(slot).or_insert(EndedEarly { before, guards: 0 });
         inert.before = before;
         inert.guards = one_more(inert.guards);
         self.note(slot);
@@ -841,7 +841,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
         if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
-            self.turn_the_hand(limit);
+            self.expire_some(limit);
         }
         if let How::Again(_) | How::Retry(_) = how {
             self.fire_if_due(slot);

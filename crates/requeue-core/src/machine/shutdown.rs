@@ -1,6 +1,6 @@
 //! Time that passes, and the ends of a queue: advance, close, shut_down, drain.
 
-use super::{Core, WINDOW, attention};
+use super::{Core, WINDOW, pending_work};
 use crate::Instant;
 use crate::line::Fair;
 use crate::timers::Next;
@@ -173,8 +173,9 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     pub fn advance(&mut self, now: Instant) -> bool {
         self.pass(now);
-        let disturbed = self.attention & (attention::SUSPECT | attention::ENDING | attention::GROUPS) != 0;
-        (disturbed || self.attention & attention::TIME != 0 && self.is_due()) && self.advance_more()
+        let disturbed =
+            self.pending_work & (pending_work::SUSPECT | pending_work::ENDING | pending_work::GROUPS) != 0;
+        (disturbed || self.pending_work & pending_work::TIME != 0 && self.is_due()) && self.advance_more()
     }
 
     /// Whether [`advance`](Self::advance) has nothing to do at any time.
@@ -191,8 +192,9 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
-        const MORE: u32 = attention::SUSPECT | attention::ENDING | attention::TIME | attention::GROUPS;
-        self.attention & MORE == 0
+        const MORE: u32 =
+            pending_work::SUSPECT | pending_work::ENDING | pending_work::TIME | pending_work::GROUPS;
+        self.pending_work & MORE == 0
     }
 
     /// Lets time pass without firing anything.
@@ -224,7 +226,7 @@ impl<K, V> Core<K, V> {
         match now {
             Some(now) => {
                 self.pass(now);
-                self.attention & (attention::ENDING | attention::GROUPS) != 0 && self.begin_more()
+                self.pending_work & (pending_work::ENDING | pending_work::GROUPS) != 0 && self.begin_more()
             }
             None => false,
         }
@@ -246,7 +248,7 @@ impl<K, V> Core<K, V> {
     #[inline(never)]
     fn advance_more(&mut self) -> bool {
         self.repair_suspect();
-        if self.attention & attention::GROUPS != 0 && self.line.refill(self.now, BATCH) {
+        if self.pending_work & pending_work::GROUPS != 0 && self.line.refill(self.now, BATCH) {
             return true;
         }
         if self.is_lifting() && self.lift_some(BATCH) {
@@ -292,7 +294,7 @@ impl<K, V> Core<K, V> {
     /// Recomputes whether an end is on its way.
     pub(super) fn watch_end(&mut self) {
         let ending = self.waiting_drain.is_some() || self.sweep != Sweep::None || self.is_lifting();
-        self.set_attention(attention::ENDING, ending);
+        self.set_pending_work(pending_work::ENDING, ending);
         self.watch_time();
     }
 
@@ -528,7 +530,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     #[must_use]
     pub fn is_timed(&self) -> bool {
-        self.attention & attention::TIME != 0
+        self.pending_work & pending_work::TIME != 0
     }
 
     /// Whether [time matters](Self::is_timed), for a caller that remembers it beside the state machine: the
@@ -546,7 +548,7 @@ impl<K, V> Core<K, V> {
     #[doc(hidden)]
     #[inline]
     pub fn take_timed(&mut self) -> bool {
-        self.attention &= !attention::RETIMED;
+        self.pending_work &= !pending_work::RETIMED;
         self.is_timed()
     }
 
@@ -566,7 +568,7 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
-        self.attention & !attention::TIME == 0
+        self.pending_work & !pending_work::TIME == 0
     }
 
     /// Whether a drain that began with `base` need not wait any longer, apart from its deadline.

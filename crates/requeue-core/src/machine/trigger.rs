@@ -1,6 +1,6 @@
 //! Triggers: add, add_after, add_rate_limited.
 
-use super::backoff::{AskedFor, InBackoff};
+use super::backoff::{BackoffChange, InBackoff};
 use super::run::{NEAR, RunRef};
 use super::shutdown::Phase;
 use super::window::Debounce;
@@ -8,7 +8,7 @@ use super::{BACKOFF, Core, DIRTY, GROUPED, HELD, READY, TIMER_RESPECTS, WINDOW};
 use crate::Instant;
 use crate::arena::{Arena, Vacant};
 use crate::line::{Line, Ticket};
-use crate::slots::{Newcomer, Slots};
+use crate::slots::{Insert, Slots};
 use crate::table::Found;
 use core::borrow::Borrow;
 use core::fmt;
@@ -470,7 +470,7 @@ impl<K, V> Core<K, V> {
 
     /// Checks two other records before a record may be made, so that unused ones are freed faster than new
     /// ones are made. Must not be called while the current key is half changed.
-    pub(super) fn turn_the_hand(&mut self, limit: Limit<'_>) {
+    pub(super) fn expire_some(&mut self, limit: Limit<'_>) {
         if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
             self.expire_one_record();
             self.expire_one_record();
@@ -540,7 +540,7 @@ pub(super) struct Failed {
 }
 
 /// A key to be looked up, and entered if it is not found.
-struct Entering<'a, K, E> {
+struct Insertion<'a, K, E> {
     arena: &'a mut Arena<K>,
     line: &'a mut Line<K>,
     key: &'a mut Option<K>,
@@ -549,7 +549,7 @@ struct Entering<'a, K, E> {
 }
 
 /// How a key that is not found is entered.
-trait Enters<K>: Copy {
+trait InsertAs<K>: Copy {
     /// The number of its group, if that is asked for. User code: if it panics nothing has changed.
     #[inline(always)]
     fn group(self, _: &mut Line<K>, _: &Option<K>) -> u32 {
@@ -583,21 +583,21 @@ struct ReadyAt(Instant, i16);
 #[derive(Clone, Copy)]
 struct ReadyInGroup(Instant, i16, Option<u32>);
 
-impl<K> Enters<K> for Unready {
+impl<K> InsertAs<K> for Unready {
     #[inline(always)]
     fn enter(self, _: &mut Line<K>, _: &mut Arena<K>, _: u32, _: u32) -> (u32, Option<u32>) {
         (0, None)
     }
 }
 
-impl<K> Enters<K> for Ready {
+impl<K> InsertAs<K> for Ready {
     #[inline(always)]
     fn enter(self, line: &mut Line<K>, arena: &mut Arena<K>, slot: u32, _: u32) -> (u32, Option<u32>) {
         (READY, Some(line.enter_new(arena, slot)))
     }
 }
 
-impl<K> Enters<K> for ReadyAt {
+impl<K> InsertAs<K> for ReadyAt {
     #[inline(always)]
     fn vacant(self, line: &mut Line<K>, arena: &mut Arena<K>) -> Vacant<K> {
         let home = if arena.len() > NEAR { line.levels_mut() } else { None };
@@ -614,7 +614,7 @@ impl<K> Enters<K> for ReadyAt {
     }
 }
 
-impl<K> Enters<K> for ReadyInGroup {
+impl<K> InsertAs<K> for ReadyInGroup {
     #[inline(always)]
     fn group(self, line: &mut Line<K>, key: &Option<K>) -> u32 {
         match (self.2, key) {
@@ -632,7 +632,7 @@ impl<K> Enters<K> for ReadyInGroup {
     }
 }
 
-impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
+impl<K: Eq, E: InsertAs<K>> Insert for Insertion<'_, K, E> {
     #[inline(always)]
     fn is_in(&self, slot: u32) -> bool {
         self.arena.matches(slot, self.hash, |known| self.key.as_ref() == Some(known))
@@ -650,7 +650,7 @@ impl<K: Eq, E: Enters<K>> Newcomer for Entering<'_, K, E> {
     }
 }
 
-impl<K, E> Slots for Entering<'_, K, E> {
+impl<K, E> Slots for Insertion<'_, K, E> {
     #[inline]
     fn hash(&self, slot: u32) -> u32 {
         self.arena.hash(slot)
@@ -745,7 +745,9 @@ impl<K: Eq, V> Core<K, V> {
     fn trigger_known(&mut self, slot: u32, value: &mut Option<V>, priority: i16) -> Added {
         match self.in_backoff {
             InBackoff::Run => self.trigger_now(slot, value, priority),
-            in_backoff => self.trigger_saying(slot, value, Delay::Now, priority, false, in_backoff).added,
+            in_backoff => {
+                self.trigger_with_options(slot, value, Delay::Now, priority, false, in_backoff).added
+            }
         }
     }
 
@@ -776,18 +778,18 @@ impl<K: Eq, V> Core<K, V> {
     /// # use requeue_core::{Added, Config, Core, Trigger};
     /// let mut core = Core::<String>::new(Config::default());
     /// let mut trigger = Trigger::new("a".to_owned(), None);
-    /// let added = core.add_at_once(&mut trigger, 7).map(|(added, _)| added);
+    /// let added = core.try_add_fast(&mut trigger, 7).map(|(added, _)| added);
     /// assert_eq!(added, Some(Added::Ready));
     /// ```
     #[doc(hidden)]
     #[inline(always)]
-    pub fn add_at_once(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
+    pub fn try_add_fast(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
         // once the key is found or entered, no code of users' runs
         if !self.fast_add || trigger.value.is_some() || !self.enters_at_once() {
             return None;
         }
         let (Self { table, arena, line, .. }, key) = (&mut *self, &mut trigger.key);
-        let found = table.find_or_enter(&mut Entering { arena, line, key, hash, enters: Ready }, hash)?;
+        let found = table.find_or_enter(&mut Insertion { arena, line, key, hash, enters: Ready }, hash)?;
         Some(self.added_now(found, &mut None))
     }
 
@@ -802,7 +804,7 @@ impl<K: Eq, V> Core<K, V> {
             return Ok(self.enter_by_priority(trigger, hash));
         }
         let Accepted { added, ticket, .. } = if self.add_needs_checks {
-            self.enter_as_the_queue_says(trigger, hash, Delay::Now, None, None)?
+            self.enter_with_defaults(trigger, hash, Delay::Now, None, None)?
         } else {
             self.enter_in_full(trigger, hash, Delay::Now)
         };
@@ -890,7 +892,7 @@ impl<K: Eq, V> Core<K, V> {
         delay: Delay<'_>,
     ) -> Result<Accepted, Refused> {
         if self.add_needs_checks {
-            return self.add_as_the_queue_says(trigger, hash, delay);
+            return self.add_with_defaults(trigger, hash, delay);
         }
         let Some(delay) = self.admit(delay)? else {
             return Ok(self.enter_dropped(trigger, hash, delay));
@@ -900,7 +902,7 @@ impl<K: Eq, V> Core<K, V> {
 
     #[cold]
     #[inline(never)]
-    fn add_as_the_queue_says(
+    fn add_with_defaults(
         &mut self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
@@ -909,12 +911,12 @@ impl<K: Eq, V> Core<K, V> {
         let Some(delay) = self.admit(delay)? else {
             return Ok(self.enter_dropped(trigger, hash, delay));
         };
-        self.enter_as_the_queue_says(trigger, hash, delay, None, None)
+        self.enter_with_defaults(trigger, hash, delay, None, None)
     }
 
     /// Enters a trigger that the phase admits, with the queue's settings for options that the trigger leaves
     /// open.
-    pub(super) fn enter_as_the_queue_says(
+    pub(super) fn enter_with_defaults(
         &mut self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
@@ -929,7 +931,7 @@ impl<K: Eq, V> Core<K, V> {
         let debounce = debounce.or(self.debounce).filter(|on| on.is_on() && delay.is_now(self.now));
         let accepted = match debounce {
             Some(debounce) => self.enter_debounced(trigger, hash, in_backoff, debounce),
-            None => self.enter_saying(trigger, hash, delay, in_backoff),
+            None => self.enter_with_options(trigger, hash, delay, in_backoff),
         };
         self.has_entered(hash, drops);
         Ok(accepted)
@@ -941,7 +943,7 @@ impl<K: Eq, V> Core<K, V> {
         trigger: &Trigger<K, V>,
         hash: u32,
     ) -> Result<Option<u32>, Refused> {
-        match (&self.room, &trigger.key) {
+        match (&self.bound, &trigger.key) {
             (Some(_), Some(key)) => self.room_for(key, hash),
             _ => Ok(None),
         }
@@ -981,7 +983,7 @@ impl<K: Eq, V> Core<K, V> {
             return Ok(self.enter_dropped(trigger, hash, delay));
         };
         self.knows_priorities(trigger)?;
-        self.enter_as_the_queue_says(trigger, hash, delay, Some(in_backoff), None)
+        self.enter_with_defaults(trigger, hash, delay, Some(in_backoff), None)
     }
 
     /// Fires the timer of the key whose trigger was accepted with this ticket, if the key is to run anyway: that run stands
@@ -1016,7 +1018,7 @@ impl<K: Eq, V> Core<K, V> {
 
     /// Enters an admitted trigger.
     #[inline(never)]
-    fn enter_saying(
+    fn enter_with_options(
         &mut self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
@@ -1035,7 +1037,7 @@ impl<K: Eq, V> Core<K, V> {
         in_backoff: InBackoff,
     ) -> Accepted {
         if let Delay::Limited(limit, _) = delay {
-            self.turn_the_hand(limit);
+            self.expire_some(limit);
         }
         let Trigger { key, value, priority } = trigger;
         match self.find_or_enter(key, hash, Unready) {
@@ -1058,9 +1060,9 @@ impl<K: Eq, V> Core<K, V> {
 
     /// The slot of a key, which is entered if it is unknown.
     #[inline(always)]
-    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, enters: impl InsertAs<K>) -> Found {
         let Self { table, arena, line, .. } = self;
-        match table.find_or_enter(&mut Entering { arena, line, key, hash, enters }, hash) {
+        match table.find_or_enter(&mut Insertion { arena, line, key, hash, enters }, hash) {
             Some(found) => found,
             None => self.find_or_enter_further(key, hash, enters),
         }
@@ -1078,9 +1080,9 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     #[inline(never)]
-    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, enters: impl Enters<K>) -> Found {
+    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, enters: impl InsertAs<K>) -> Found {
         let Self { table, arena, line, .. } = self;
-        table.find_or_enter_further(&mut Entering { arena, line, key, hash, enters }, hash)
+        table.find_or_enter_further(&mut Insertion { arena, line, key, hash, enters }, hash)
     }
 
     /// Records that a key was entered as ready.
@@ -1154,7 +1156,7 @@ impl<K: Eq, V> Core<K, V> {
     ) -> Accepted {
         match in_backoff {
             InBackoff::Run => self.trigger_running(slot, value, delay, priority, new),
-            in_backoff => self.trigger_saying(slot, value, delay, priority, new, in_backoff),
+            in_backoff => self.trigger_with_options(slot, value, delay, priority, new, in_backoff),
         }
     }
 
@@ -1171,7 +1173,7 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     #[inline(never)]
-    fn trigger_saying(
+    fn trigger_with_options(
         &mut self,
         slot: u32,
         value: &mut Option<V>,
@@ -1266,7 +1268,7 @@ impl<K: Eq, V> Core<K, V> {
                     self.timer_was_asked_for(
                         slot,
                         flags,
-                        AskedFor { moved, had, limited, respects: respects && !limited },
+                        BackoffChange { moved, had, limited, respects: respects && !limited },
                     );
                 }
                 if moved { Added::Waiting } else { self.coalesced() }

@@ -10,7 +10,9 @@
 
 use super::backoff::InBackoff;
 use super::trigger::{Accepted, Added, Refused, Trigger, latest};
-use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HELD, NOTED, READY, TIMED, TIMER_RESPECTS, WINDOW};
+use super::{
+    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW,
+};
 use crate::Instant;
 use crate::column::Column;
 use crate::line::Ticket;
@@ -268,7 +270,7 @@ impl<K: Eq, V> Core<K, V> {
     ) -> Result<Accepted, Refused> {
         self.admits_outside()?;
         self.knows_priorities(trigger)?;
-        self.enter_as_the_queue_says(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
+        self.enter_with_defaults(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
     }
 
     /// Enters an admitted trigger with a debounce.
@@ -352,11 +354,11 @@ impl<K, V> Core<K, V> {
             ..asked
         };
         if open.is_none() {
-            self.arena.set_flags(slot, flags | NOTED | WINDOW);
+            self.arena.set_flags(slot, flags | HAS_SIDE_DATA | WINDOW);
             self.set_timed(true);
             self.open.open += 1;
         }
-        if self.room.is_some() && asked.owes {
+        if self.bound.is_some() && asked.owes {
             self.count_timer(slot);
         }
         self.open.change(slot, flags, |window| *window = Window { tally: window.tally, ..opened });

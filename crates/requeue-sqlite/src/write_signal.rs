@@ -1,7 +1,7 @@
-//! The bell: a wake-up for the process that works on a file, when another process has written to it.
+//! The write signal: a wake-up for the process that works on a file, when another process has written to it.
 //!
 //! A writer then opens SQLite's log for writing and closes it. On Linux the kernel reports that to the runner
-//! (inotify), so that it need not poll. On other systems, and if the user has no watches left, [`Bell::hang`]
+//! (inotify), so that it need not poll. On other systems, and if the user has no watches left, [`WriteSignal::listen`]
 //! returns `None`, and the runner polls often. (The log is used because no process locks it: closing the
 //! database itself would end SQLite's locks.)
 
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::path::Path;
 
 /// Wakes the process that works on the file.
-pub(crate) fn ring(path: &Path) {
+pub(crate) fn send(path: &Path) {
     // A runner that hears nothing looks after a while.
     drop(File::options().write(true).open(lock::beside(path, "-wal")));
 }
 
-pub(crate) use system::Bell;
+pub(crate) use system::WriteSignal;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod system {
@@ -27,17 +27,17 @@ mod system {
     use std::path::Path;
     use std::thread::{Builder, JoinHandle};
 
-    /// A listener for the bell, until it is dropped.
-    pub(crate) struct Bell {
+    /// A listener for the write signal, until it is dropped.
+    pub(crate) struct WriteSignal {
         /// Closed to end the listener.
         end: Option<UnixStream>,
         listener: Option<JoinHandle<()>>,
     }
 
-    impl Bell {
+    impl WriteSignal {
         /// Calls `rung` at each ring, from a thread of its own. `None` if the system allows no more watches
         /// or threads.
-        pub(crate) fn hang(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
+        pub(crate) fn listen(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
             let rings = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
             inotify::add_watch(&rings, lock::beside(path, "-wal"), WatchFlags::CLOSE_WRITE).ok()?;
             let (end, ended) = UnixStream::pair().ok()?;
@@ -47,7 +47,7 @@ mod system {
         }
     }
 
-    impl Drop for Bell {
+    impl Drop for WriteSignal {
         fn drop(&mut self) {
             drop(self.end.take());
             if let Some(listener) = self.listener.take() {
@@ -77,10 +77,10 @@ mod system {
     use std::path::Path;
 
     /// Not available on this system.
-    pub(crate) enum Bell {}
+    pub(crate) enum WriteSignal {}
 
-    impl Bell {
-        pub(crate) fn hang(_: &Path, _: impl Fn() + Send + 'static) -> Option<Self> {
+    impl WriteSignal {
+        pub(crate) fn listen(_: &Path, _: impl Fn() + Send + 'static) -> Option<Self> {
             None
         }
     }
@@ -96,17 +96,17 @@ mod tests {
     fn each_ring_is_heard_and_the_end_as_well() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("q.db");
-        ring(&path); // there is no log, and none is made for that
+        send(&path); // there is no log, and none is made for that
         assert!(!lock::beside(&path, "-wal").exists());
         std::fs::write(lock::beside(&path, "-wal"), "").unwrap();
         let (tell, told) = mpsc::channel();
-        let bell = Bell::hang(&path, move || tell.send(()).unwrap()).unwrap();
+        let write_signal = WriteSignal::listen(&path, move || tell.send(()).unwrap()).unwrap();
         for _ in 0..10 {
-            ring(&path);
+            send(&path);
             told.recv_timeout(Duration::from_secs(30)).unwrap();
         }
-        drop(bell);
-        ring(&path);
+        drop(write_signal);
+        send(&path);
         assert!(told.recv().is_err());
     }
 }

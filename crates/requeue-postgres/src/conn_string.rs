@@ -4,7 +4,7 @@ use requeue::BoxError;
 
 /// The options of a connection string, as written.
 #[derive(Clone)]
-pub(crate) struct Words {
+pub(crate) struct ConnString {
     /// The part of a URL before its options; `None` if the string is not a URL.
     url: Option<String>,
     /// Options of the form `name=value`.
@@ -15,10 +15,10 @@ fn name(option: &str) -> &str {
     option.split_once('=').map_or(option, |(name, _)| name).trim()
 }
 
-impl Words {
+impl ConnString {
     pub(crate) fn of(config: &str) -> Self {
         if !config.starts_with("postgres://") && !config.starts_with("postgresql://") {
-            return Self { url: None, options: words(config) };
+            return Self { url: None, options: split(config) };
         }
         let (url, options) = config.split_once('?').unwrap_or((config, ""));
         let options = options.split('&').filter(|option| !option.is_empty()).map(str::to_owned).collect();
@@ -100,13 +100,13 @@ impl Words {
 
 /// The words `name=value` of a connection string that is not a URL, as written. A value may be in quotes,
 /// with `\` before literal characters, and there may be spaces around `=`.
-fn words(config: &str) -> Vec<String> {
-    let mut words = Vec::new();
+fn split(config: &str) -> Vec<String> {
+    let mut options = Vec::new();
     let mut rest = config.chars().peekable();
     loop {
         while rest.next_if(|c| c.is_whitespace()).is_some() {}
         if rest.peek().is_none() {
-            return words;
+            return options;
         }
         let mut word = String::new();
         while let Some(c) = rest.next_if(|c| *c != '=') {
@@ -125,7 +125,7 @@ fn words(config: &str) -> Vec<String> {
                 _ => {}
             }
         }
-        words.push(word);
+        options.push(word);
     }
 }
 
@@ -165,22 +165,22 @@ mod tests {
             ),
         ];
         for (config, rest, expected) in cases {
-            let mut words = Words::of(config);
-            let direct = words.take_direct().expect("it can be read").expect("one is named").join();
-            assert_eq!((&*words.join(), &*direct), (rest, expected), "{config}");
+            let mut conn_string = ConnString::of(config);
+            let direct = conn_string.take_direct().expect("it can be read").expect("one is named").join();
+            assert_eq!((&*conn_string.join(), &*direct), (rest, expected), "{config}");
             direct.parse::<tokio_postgres::Config>().expect("tokio-postgres reads it");
         }
-        let mut words = Words::of("host=a direct_port=2");
-        assert!(words.take_direct().is_err());
-        assert!(Words::of("host=a").take_direct().expect("it can be read").is_none());
+        let mut conn_string = ConnString::of("host=a direct_port=2");
+        assert!(conn_string.take_direct().is_err());
+        assert!(ConnString::of("host=a").take_direct().expect("it can be read").is_none());
     }
 
     #[test]
     fn of_an_option_that_comes_twice_the_last_one_counts() {
-        let mut words = Words::of("pool_mode=session host=a pool_mode = 'trans\\action'");
-        assert_eq!(words.take("pool_mode").as_deref(), Some("transaction"));
-        assert_eq!((words.take("pool_mode"), words.join()), (None, "host=a".to_owned()));
-        let mut words = Words::of("postgres://a?pool_mode=t%72ansaction");
-        assert_eq!(words.take("pool_mode").as_deref(), Some("transaction"));
+        let mut conn_string = ConnString::of("pool_mode=session host=a pool_mode = 'trans\\action'");
+        assert_eq!(conn_string.take("pool_mode").as_deref(), Some("transaction"));
+        assert_eq!((conn_string.take("pool_mode"), conn_string.join()), (None, "host=a".to_owned()));
+        let mut conn_string = ConnString::of("postgres://a?pool_mode=t%72ansaction");
+        assert_eq!(conn_string.take("pool_mode").as_deref(), Some("transaction"));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct GaveUp {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct RunStats {
     pub(crate) keys: AtomicU64,
     pub(crate) triggers: AtomicU64,
     pub(crate) coalesced: AtomicU64,
@@ -88,16 +88,16 @@ impl Owed {
     }
 }
 
-impl Tally {
-    /// A tally for keys from an engine, which may run for months: it keeps all keys that give up, or the
+impl RunStats {
+    /// Counts for keys from an engine, which may run for months: it keeps all keys that give up, or the
     /// first ones.
     pub(crate) fn of_an_engine(keeps_all: bool) -> Self {
-        let tally = Self::default();
-        let mut fates = tally.fates();
+        let run_stats = Self::default();
+        let mut fates = run_stats.fates();
         fates.most = (!keeps_all).then_some(KEPT);
         fates.kept_elsewhere = true;
         drop(fates);
-        tally
+        run_stats
     }
 
     pub(crate) fn add(counter: &AtomicU64) {
@@ -281,60 +281,60 @@ mod tests {
 
     #[test]
     fn a_later_success_takes_back_a_giving_up() {
-        let tally = Tally::default();
+        let run_stats = RunStats::default();
         for key in [b"c", b"a", b"b"] {
-            tally.give_up(gave_up(key));
+            run_stats.give_up(gave_up(key));
         }
-        tally.done(b"a");
-        tally.done(b"x");
-        assert_eq!(tally.gave_up_count(), 2);
-        let keys: Vec<_> = tally.take_fates().0.into_iter().map(|g| g.key).collect();
+        run_stats.done(b"a");
+        run_stats.done(b"x");
+        assert_eq!(run_stats.gave_up_count(), 2);
+        let keys: Vec<_> = run_stats.take_fates().0.into_iter().map(|g| g.key).collect();
         assert_eq!(keys, [b"c", b"b"]);
     }
 
     #[test]
     fn beyond_a_bound_keys_that_give_up_are_only_counted() {
-        let names = |tally: &Tally| -> Vec<Key> {
+        let names = |run_stats: &RunStats| -> Vec<Key> {
             for n in 0..KEPT + 7 {
-                tally.give_up(gave_up(n.to_string().as_bytes()));
+                run_stats.give_up(gave_up(n.to_string().as_bytes()));
             }
             // it is known by now
-            tally.give_up(gave_up(b"3"));
-            assert_eq!(tally.gave_up_count(), KEPT + 7);
-            tally.take_fates().0.into_iter().map(|g| g.key).collect()
+            run_stats.give_up(gave_up(b"3"));
+            assert_eq!(run_stats.gave_up_count(), KEPT + 7);
+            run_stats.take_fates().0.into_iter().map(|g| g.key).collect()
         };
-        let (few, all) = (Tally::of_an_engine(false), Tally::of_an_engine(true));
+        let (few, all) = (RunStats::of_an_engine(false), RunStats::of_an_engine(true));
         assert_eq!((names(&few).len(), few.gave_up_beyond()), (KEPT, 7));
         assert_eq!((names(&all).len(), all.gave_up_beyond()), (KEPT + 7, 0));
     }
 
     #[test]
     fn what_is_owed_to_keys_of_an_engine_is_not_kept() {
-        let tally = Tally::of_an_engine(true);
-        tally.owe(b"a", Beside::default());
-        tally.let_go(b"b", Beside::default());
-        assert_eq!(tally.take_fates().1.len(), 0);
+        let run_stats = RunStats::of_an_engine(true);
+        run_stats.owe(b"a", Beside::default());
+        run_stats.let_go(b"b", Beside::default());
+        assert_eq!(run_stats.take_fates().1.len(), 0);
     }
 
     #[test]
     fn a_key_is_left_once_and_in_the_order_of_debts() {
-        let tally = Tally::default();
+        let run_stats = RunStats::default();
         for key in [b"c", b"a", b"c", b"b", b"d"] {
-            tally.owe(key, Beside::default());
+            run_stats.owe(key, Beside::default());
         }
-        tally.begins(b"a");
-        tally.give_up(gave_up(b"d"));
-        assert_eq!(keys(&tally.take_fates().1), [b"c", b"b"]);
+        run_stats.begins(b"a");
+        run_stats.give_up(gave_up(b"d"));
+        assert_eq!(keys(&run_stats.take_fates().1), [b"c", b"b"]);
     }
 
     #[test]
     fn a_key_that_gave_up_and_is_owed_a_run_again_is_left_only() {
-        let tally = Tally::default();
+        let run_stats = RunStats::default();
         for key in [b"a", b"b"] {
-            tally.give_up(gave_up(key));
+            run_stats.give_up(gave_up(key));
         }
-        tally.owe(b"a", Beside::default());
-        let (gave_up, left) = tally.take_fates();
+        run_stats.owe(b"a", Beside::default());
+        let (gave_up, left) = run_stats.take_fates();
         assert_eq!(gave_up.into_iter().map(|g| g.key).collect::<Vec<_>>(), [b"b"]);
         assert_eq!(keys(&left), [b"a"]);
     }

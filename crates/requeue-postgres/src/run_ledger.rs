@@ -1,6 +1,6 @@
-//! The ledger of a process's runs: recorded by the queue in memory, sent by the [pump](crate::pump).
+//! The ledger of a process's runs: recorded by the queue in memory, sent by the [exchange](crate::exchange).
 
-use crate::desk::{fitting, micros};
+use crate::add_batcher::{fitting, micros};
 use requeue::engine::{Journal, Key, Known};
 use requeue::{Clock, Fence, Instant};
 use serde::Serialize;
@@ -142,11 +142,11 @@ impl Backoff {
     }
 }
 
-pub(crate) struct Pen<K> {
+pub(crate) struct RunLedger<K> {
     pub(crate) queue: i32,
     pub(crate) backoff: Backoff,
     runs: Mutex<Runs<K>>,
-    /// Wakes the pump.
+    /// Wakes the exchange.
     pub(crate) signal: Arc<Notify>,
     pub(crate) clock: OnceLock<Arc<dyn Clock>>,
     /// Number of ends that the server has refused, because the run had lost the key, or that were not sent
@@ -169,7 +169,7 @@ pub(crate) enum Gave {
     Closed(Claimed),
 }
 
-impl<K: Key> Pen<K> {
+impl<K: Key> RunLedger<K> {
     pub(crate) fn new(queue: i32, backoff: Backoff) -> Self {
         let runs = Runs {
             given: HashMap::new(),
@@ -401,7 +401,7 @@ impl<K: Key> Pen<K> {
     }
 }
 
-impl<K: Key, V: Serialize> Journal<K, V> for Pen<K> {
+impl<K: Key, V: Serialize> Journal<K, V> for RunLedger<K> {
     fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
         if known.as_ref().is_some_and(|known| known.held) {
             return;

@@ -1,10 +1,10 @@
 //! The ledger of runs: it carries the ends of runs from the queue in memory to the file.
 
 use crate::key;
-use crate::rows::{Clocks, EndRow, Image, Place, TriggerRow, Wall, micros};
+use crate::rows::{Clocks, EndRow, KeyRecord, Place, TriggerRow, Wall, micros};
 use crate::schedule::{RULES, Rule};
 use crate::writer::Writer;
-use requeue::engine::{Asked, Journal, Key, Known};
+use requeue::engine::{Journal, Key, Known, StoredTrigger};
 use requeue::{Clock, Fence, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) type WallClock = Arc<dyn Fn() -> Wall + Send + Sync>;
 
 /// Gives the queue in memory a trigger that is written.
-pub(crate) type Applies<K> = Arc<dyn Fn(K, Asked, u64) + Send + Sync>;
+pub(crate) type Applies<K> = Arc<dyn Fn(K, StoredTrigger, u64) + Send + Sync>;
 
 /// Options of other processes' requests that this queue does not support: the keys run without them.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Ignored {
 }
 
 /// The ledger of runs: receives the ends of runs from the queue in memory, on their way to the file.
-pub(crate) struct Pen<K: Key> {
+pub(crate) struct RunLedger<K: Key> {
     pub(crate) writer: Arc<Writer>,
     pub(crate) queue: i64,
     /// The last trigger in the queue in memory. Accessed under that queue's lock.
@@ -131,7 +131,7 @@ impl Clocks for BothClocks {
     }
 }
 
-impl<K: Key> Pen<K> {
+impl<K: Key> RunLedger<K> {
     pub(crate) fn new(writer: Arc<Writer>, queue: i64, fence: u64, wall: WallClock) -> Self {
         Self {
             writer,
@@ -167,7 +167,7 @@ impl<K: Key> Pen<K> {
             every: None,
             absorbs: false,
         };
-        let (key, asked) = (key.clone(), Asked { delay: every, priority: 0, absorbs: false });
+        let (key, asked) = (key.clone(), StoredTrigger { delay: every, priority: 0, absorbs: false });
         let applies = self.applies.get().cloned();
         self.writer.push(row, |ticket| {
             Box::new(move |written| {
@@ -191,7 +191,7 @@ impl<K: Key> Pen<K> {
     }
 }
 
-impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for Pen<K> {
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for RunLedger<K> {
     fn changed(&self, key: &K, known: Option<Known<'_, V>>) {
         // of a key that is held it tells in the middle of its run
         let held = known.as_ref().is_some_and(|known| known.held);
@@ -206,14 +206,14 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         let now = (self.clocks.wall)();
         let next = if is_over { runs.next(key, begun.map_or(now, |begun| begun.at), now) } else { None };
         drop(runs);
-        let image = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
+        let record = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
             // what can't be written can't have been added
             let value = value.and_then(|value| key::encode(value).ok());
-            Image { ord: 0, ready, held, due, failures, attempt, priority, value }
+            KeyRecord { ord: 0, ready, held, due, failures, attempt, priority, value }
         });
         let applied = self.applied.load(Relaxed);
         self.writer.push_end(self.place(key), |ord| EndRow {
-            image: image.map(|image| Image { ord, ..image }),
+            record: record.map(|record| KeyRecord { ord, ..record }),
             dead,
             applied,
             clocks: self.clocks.clone(),

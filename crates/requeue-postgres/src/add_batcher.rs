@@ -42,7 +42,7 @@ pub(crate) fn fits(key: &[u8], group: Option<&[u8]>) -> Result<(), EngineError> 
     Err(EngineError::NotApplied(why.into()))
 }
 
-pub(crate) type Told = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
+pub(crate) type OnWritten = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
 
 /// A trigger to be written.
 pub(crate) struct Trigger {
@@ -65,9 +65,9 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
-pub(crate) struct Desk {
+pub(crate) struct AddBatcher {
     sleepers: Arc<Sleepers>,
-    noted: Mutex<VecDeque<(Trigger, Told)>>,
+    noted: Mutex<VecDeque<(Trigger, OnWritten)>>,
     wake: Notify,
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn priority(stored: i32) -> i16 {
     i16::try_from(clamped).unwrap_or_default()
 }
 
-impl Desk {
+impl AddBatcher {
     pub(crate) fn new(sleepers: Arc<Sleepers>) -> Self {
         Self { sleepers, noted: Mutex::default(), wake: Notify::new() }
     }
 
-    pub(crate) fn note(&self, trigger: Trigger, told: Told) {
+    pub(crate) fn note(&self, trigger: Trigger, told: OnWritten) {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).push_back((trigger, told));
         self.wake.notify_one();
     }
@@ -112,7 +112,7 @@ impl Desk {
     }
 
     /// The recorded triggers for the next statement; `None` if there are none.
-    fn next(&self) -> Option<(Vec<Trigger>, Vec<Told>)> {
+    fn next(&self) -> Option<(Vec<Trigger>, Vec<OnWritten>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let sizes =
             noted.iter().take(MOST).map(|(it, _)| it.value.as_ref().map_or(0, |value| value.get().len()));
@@ -131,7 +131,7 @@ impl Desk {
     /// waking a thread takes as long as looking a key up. If triggers are written, the next statement waits
     /// for the answer and is larger for it: the server waits for the disk once for all of them. If that took
     /// long it also waits a moment for the callers that were answered and come again.
-    pub(crate) async fn works(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
         // whether the statement that was answered last has changed something: then the next one probably does
         let mut changes = true;
         let mut sent: VecDeque<Sent> = VecDeque::new();
@@ -292,7 +292,13 @@ pub(crate) enum Wakes {
 
 impl Sent {
     /// Sends the triggers. `who` is the name of this process.
-    async fn new(link: &mut Link, triggers: Vec<Trigger>, told: Vec<Told>, wakes: Wakes, who: &str) -> Self {
+    async fn new(
+        link: &mut Link,
+        triggers: Vec<Trigger>,
+        told: Vec<OnWritten>,
+        wakes: Wakes,
+        who: &str,
+    ) -> Self {
         let has_values = triggers.iter().any(|it| it.value.is_some());
         let mut queues: Vec<i32> = triggers.iter().map(|it| it.queue).collect();
         queues.sort_unstable();
@@ -376,7 +382,7 @@ async fn write(
 /// A statement's triggers, their callbacks, and the answer.
 struct Written {
     triggers: Vec<Trigger>,
-    told: Vec<Told>,
+    told: Vec<OnWritten>,
     said: Result<Changed, Failed>,
 }
 

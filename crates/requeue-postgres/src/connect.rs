@@ -1,17 +1,17 @@
 //! [`Postgres`]: a server as used by one process, with the engine's thread and the connections that its
 //! queues share.
 
+use crate::add_batcher::AddBatcher;
 use crate::client::Client;
-use crate::desk::Desk;
+use crate::conn_string::ConnString;
+use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::link::{
-    ANSWERS, Cancel, Dial, Driver, Failed, Heard, Hearing, Hosts, Link, SILENT, Statements, words,
+    ANSWERS, Cancel, ConnectFn, Driver, Failed, Heard, Hearing, Hosts, Link, SILENT, Statements, error_text,
 };
-use crate::pulse::Pulse;
 use crate::queue::QueueBuilder;
 use crate::schema::{known, make};
 use crate::sleepers::Sleepers;
-use crate::words::Words;
 use requeue::engine::{Answer, Key};
 use requeue::{BoxError, EngineError, Op};
 use serde::Serialize;
@@ -63,7 +63,7 @@ impl fmt::Debug for Postgres {
 /// State shared by the queues of a server.
 pub(crate) struct Hub {
     hosts: Hosts,
-    dial: Dial,
+    connect_fn: ConnectFn,
     statements: Statements,
     runtime: Handle,
     thread: Option<JoinHandle<()>>,
@@ -72,19 +72,19 @@ pub(crate) struct Hub {
     /// Held by each task that is waited for when the last handle is dropped.
     alive: mpsc::Sender<()>,
     /// Writes triggers.
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) batcher: Arc<AddBatcher>,
     /// Connections for claims and rare calls.
-    pub(crate) office: Arc<Lanes>,
+    pub(crate) admin_conn: Arc<Lanes>,
     /// The connection for leases and periodic work, which also receives notifications.
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) sleepers: Arc<Sleepers>,
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        self.desk.wake();
-        self.pulse.wakes();
+        self.batcher.wake();
+        self.heartbeat.wakes();
         let thread = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id());
         if let Some(thread) = thread {
             // the last one that is waited for: what it waits for is then gone too
@@ -146,7 +146,7 @@ impl Hub {
 
     /// A further connection.
     pub(crate) fn link(&self) -> Link {
-        Link::new(self.hosts.clone(), self.dial.clone(), None, self.statements)
+        Link::new(self.hosts.clone(), self.connect_fn.clone(), None, self.statements)
     }
 }
 
@@ -213,7 +213,7 @@ where
     for host in order {
         let why = match tokio::time::timeout(share, host.connect(tls.clone())).await {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(e)) => words(&e).to_string(),
+            Ok(Err(e)) => error_text(&e).to_string(),
             Err(_) => SILENT.to_owned(),
         };
         failed.push(unreachable(host, &why));
@@ -222,7 +222,7 @@ where
 }
 
 /// Makes connections with this kind of TLS.
-fn dials<T>(tls: T) -> Dial
+fn connect_by<T>(tls: T) -> ConnectFn
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
     T::Stream: Send + 'static,
@@ -263,10 +263,10 @@ enum Hears {
 
 impl Ways {
     /// Parses a connection string.
-    fn of(mut words: Words) -> Result<Self, BoxError> {
-        let mode = words.take("pool_mode");
-        let direct = words.take_direct()?.map(read).transpose()?;
-        let hosts = read(words)?;
+    fn of(mut conn_string: ConnString) -> Result<Self, BoxError> {
+        let mode = conn_string.take("pool_mode");
+        let direct = conn_string.take_direct()?.map(read).transpose()?;
+        let hosts = read(conn_string)?;
         let shares = match mode.as_deref() {
             None => direct.is_some(),
             Some("session") => false,
@@ -287,8 +287,8 @@ impl Ways {
 }
 
 /// Reads the hosts of a connection string.
-fn read(words: Words) -> Result<Hosts, BoxError> {
-    let all = parse(words.clone())?;
+fn read(conn_string: ConnString) -> Result<Hosts, BoxError> {
+    let all = parse(conn_string.clone())?;
     let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
     let count = hosts.len().max(addresses.len());
     let fits = |list: usize| list == 0 || list == count;
@@ -296,7 +296,7 @@ fn read(words: Words) -> Result<Hosts, BoxError> {
     if count < 2 || !fits(hosts.len()) || !fits(addresses.len()) || !(fits(ports.len()) || ports.len() == 1) {
         return Ok([all].into());
     }
-    let none = parse(words.without_hosts())?;
+    let none = parse(conn_string.without_hosts())?;
     let one = |nth: usize| {
         let mut one = none.clone();
         match hosts.get(nth) {
@@ -320,9 +320,9 @@ fn read(words: Words) -> Result<Hosts, BoxError> {
     Ok((0..count).map(one).collect())
 }
 
-fn parse(words: Words) -> Result<Config, BoxError> {
-    let keeps_idle = words.says("keepalives_idle");
-    match words.join().parse::<Config>() {
+fn parse(conn_string: ConnString) -> Result<Config, BoxError> {
+    let keeps_idle = conn_string.says("keepalives_idle");
+    match conn_string.join().parse::<Config>() {
         Ok(mut config) => {
             if config.get_application_name().is_none() {
                 config.application_name("requeue");
@@ -392,7 +392,7 @@ impl Postgres {
     pub fn connect(config: &str) -> Op<Self> {
         #[cfg(feature = "rustls")]
         {
-            let mut config = Words::of(config);
+            let mut config = ConnString::of(config);
             match crate::tls::trust(&mut config).and_then(|trust| crate::tls::connector(&trust)) {
                 Ok(tls) => Self::connect_as(config, tls),
                 Err(why) => Err(EngineError::NotApplied(why)).into(),
@@ -415,10 +415,10 @@ impl Postgres {
     /// ```
     pub fn check(config: &str) -> Result<(), EngineError> {
         #[cfg_attr(not(feature = "rustls"), allow(unused_mut))]
-        let mut words = Words::of(config);
+        let mut conn_string = ConnString::of(config);
         #[cfg(feature = "rustls")]
-        crate::tls::trust(&mut words).map_err(EngineError::NotApplied)?;
-        Ways::of(words).map(drop).map_err(EngineError::NotApplied)
+        crate::tls::trust(&mut conn_string).map_err(EngineError::NotApplied)?;
+        Ways::of(conn_string).map(drop).map_err(EngineError::NotApplied)
     }
 
     /// Connects with the caller's TLS: a rustls configured by the program, with client certificates for
@@ -442,10 +442,10 @@ impl Postgres {
         T::TlsConnect: Send,
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
-        Self::connect_as(Words::of(config), tls)
+        Self::connect_as(ConnString::of(config), tls)
     }
 
-    fn connect_as<T>(config: Words, tls: T) -> Op<Self>
+    fn connect_as<T>(config: ConnString, tls: T) -> Op<Self>
     where
         T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
         T::Stream: Send + 'static,
@@ -453,12 +453,12 @@ impl Postgres {
         <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
     {
         match Ways::of(config) {
-            Ok(ways) => Self::start(ways, dials(tls)),
+            Ok(ways) => Self::start(ways, connect_by(tls)),
             Err(why) => Err(EngineError::NotApplied(why)).into(),
         }
     }
 
-    fn start(ways: Ways, dial: Dial) -> Op<Self> {
+    fn start(ways: Ways, connect_fn: ConnectFn) -> Op<Self> {
         let Ways { hosts, statements, hears } = ways;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
@@ -484,23 +484,23 @@ impl Postgres {
         let sleepers = Arc::new(Sleepers::new(application));
         let wakes = sleepers.clone();
         let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
-        let (to, by) = (hosts.clone(), dial.clone());
-        let office = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
+        let (to, by) = (hosts.clone(), connect_fn.clone());
+        let admin_conn = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
         let listens = Arc::new(AtomicBool::new(false));
-        let (is_heard, pulse) = match hears {
+        let (is_heard, heartbeat) = match hears {
             Hears::At(direct) => {
                 let heard = Hearing { heard, listens: listens.clone() };
-                (true, Link::new(direct, dial.clone(), Some(heard), Statements::Prepared))
+                (true, Link::new(direct, connect_fn.clone(), Some(heard), Statements::Prepared))
             }
-            Hears::Nothing => (false, Link::new(hosts.clone(), dial.clone(), None, statements)),
+            Hears::Nothing => (false, Link::new(hosts.clone(), connect_fn.clone(), None, statements)),
         };
-        let pulse = Arc::new(Pulse::new(pulse, listens, is_heard, office.clone()));
+        let heartbeat = Arc::new(Heartbeat::new(heartbeat, listens, is_heard, admin_conn.clone()));
         let hub = Hub {
-            desk: Arc::new(Desk::new(sleepers.clone())),
-            office,
-            pulse,
+            batcher: Arc::new(AddBatcher::new(sleepers.clone())),
+            admin_conn,
+            heartbeat,
             hosts,
-            dial,
+            connect_fn,
             statements,
             runtime: handle,
             thread: Some(thread),
@@ -508,16 +508,16 @@ impl Postgres {
             alive,
             sleepers,
         };
-        let (desk, link) = (hub.desk.clone(), hub.link());
-        hub.spawn(|closing| desk.works(link, closing));
-        hub.spawn(|closing| hub.pulse.clone().works(closing));
+        let (batcher, link) = (hub.batcher.clone(), hub.link());
+        hub.spawn(|closing| batcher.run(link, closing));
+        hub.spawn(|closing| hub.heartbeat.clone().run(closing));
         let hub = Arc::new(hub);
         let runtime = hub.runtime.clone();
         call(&runtime, async move {
-            hub.office.lock().await.connect().await?;
-            if hub.pulse.hears {
+            hub.admin_conn.lock().await.connect().await?;
+            if hub.heartbeat.hears {
                 // without it leases would be lost, one after another
-                let direct = hub.pulse.connect().await;
+                let direct = hub.heartbeat.connect().await;
                 if let Some(why) = direct.err().and_then(|failed| failed.why()) {
                     let why = format!(
                         "the connection for notifications and leases (to direct_host, if there is one): {why}"
@@ -547,10 +547,10 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn migrate(&self) -> Op<()> {
-        let office = self.hub.office.clone();
+        let admin_conn = self.hub.admin_conn.clone();
         self.hub.call(async move {
-            let mut office = office.lock().await;
-            make(&mut office).await
+            let mut admin_conn = admin_conn.lock().await;
+            make(&mut admin_conn).await
         })
     }
 
@@ -622,11 +622,11 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn make_queue(&self, name: &str) -> Op<bool> {
-        let (office, name) = (self.hub.office.clone(), name.to_owned());
+        let (admin_conn, name) = (self.hub.admin_conn.clone(), name.to_owned());
         self.hub.call(async move {
-            let mut office = office.lock().await;
-            known(&mut office).await?;
-            let made = office.query("select requeue.make_queue($1)", &[&name]).await?;
+            let mut admin_conn = admin_conn.lock().await;
+            known(&mut admin_conn).await?;
+            let made = admin_conn.query("select requeue.make_queue($1)", &[&name]).await?;
             Ok(made.first().is_some_and(|row| row.get(0)))
         })
     }
@@ -644,11 +644,11 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queues(&self) -> Op<Vec<String>> {
-        let office = self.hub.office.clone();
+        let admin_conn = self.hub.admin_conn.clone();
         self.hub.call(async move {
-            let mut office = office.lock().await;
-            known(&mut office).await?;
-            let names = office.query("select name from requeue.queue order by name", &[]).await?;
+            let mut admin_conn = admin_conn.lock().await;
+            known(&mut admin_conn).await?;
+            let names = admin_conn.query("select name from requeue.queue order by name", &[]).await?;
             Ok(names.iter().map(|row| row.get(0)).collect())
         })
     }
@@ -660,7 +660,7 @@ mod tests {
 
     #[test]
     fn each_host_is_tried_by_itself_with_all_that_the_string_says_otherwise() {
-        let all = |config: &str| read(Words::of(config)).expect("it can be read");
+        let all = |config: &str| read(ConnString::of(config)).expect("it can be read");
         let alone = |config: &str| {
             let mut alone = config.parse::<Config>().expect("it can be read");
             let seconds = Duration::from_secs;

@@ -2,9 +2,9 @@
 //! there is none.
 //!
 //! An add of another process takes the turn and writes. If nobody works on the queue it writes the key's row, as the
-//! runner would; otherwise, and where it has a value, it leaves a *letter* in the table `inbox`, which the runner reads
+//! runner would; otherwise, and where it has a value, it leaves a *request* in the table `inbox`, which the runner reads
 //! in its next transaction. No runner can come in between: it takes its lock in a transaction too, and reads rows and
-//! letters in the same one. An add closes the file without a checkpoint, so SQLite's log stays until a runner ends.
+//! requests in the same one. An add closes the file without a checkpoint, so SQLite's log stays until a runner ends.
 
 use crate::rows::{
     MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,
@@ -22,7 +22,7 @@ pub(crate) const ABSORB: &str = "absorb";
 
 /// A request of another process to a queue.
 #[derive(Clone)]
-pub(crate) struct Letter {
+pub(crate) struct InboxRow {
     pub(crate) id: i64,
     pub(crate) queue: i64,
     pub(crate) what: String,
@@ -36,7 +36,7 @@ pub(crate) struct Letter {
     pub(crate) value: Option<Vec<u8>>,
 }
 
-impl Letter {
+impl InboxRow {
     pub(crate) fn new(queue: i64, what: &str, key: &[u8]) -> Self {
         let (what, key) = (what.to_owned(), key.to_owned());
         let at = wall();
@@ -71,17 +71,17 @@ impl Letter {
     /// Puts it into the inbox. Returns its number.
     pub(crate) fn put(&self, connection: &Connection) -> rusqlite::Result<i64> {
         let Self { queue, what, at, key, delay, priority, every, value, .. } = self;
-        let letter = "insert into inbox(queue, what, at, key, delay, priority, every, value)
+        let request = "insert into inbox(queue, what, at, key, delay, priority, every, value)
                       values(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) returning id";
         let (delay, every) = (delay.map(micros), every.map(micros));
         let number =
-            written(connection, letter, params![queue, what, at, key, delay, priority, every, value])?;
+            written(connection, request, params![queue, what, at, key, delay, priority, every, value])?;
         number.ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 }
 
-/// Maximum number of letters read at once.
-pub(crate) const MOST_LETTERS: usize = 1000;
+/// Maximum number of requests read at once.
+pub(crate) const MOST_REQUESTS: usize = 1000;
 
 /// The oldest unanswered requests to these queues; triggers only for queues that are not `closed`.
 pub(crate) fn unread(
@@ -89,17 +89,17 @@ pub(crate) fn unread(
     queues: &[i64],
     closed: &[i64],
     most: usize,
-) -> rusqlite::Result<Vec<Letter>> {
+) -> rusqlite::Result<Vec<InboxRow>> {
     let mut all = Vec::new();
     for queue in queues {
         // all of them to one queue stand together in the index
-        let mut letters = connection.prepare_cached(
+        let mut requests = connection.prepare_cached(
             "select id, queue, what, at, key, delay, priority, every, value,
                  (select text from rule where rule.id = every - (1 << 62)) from inbox
              where answer is null and queue = ?1 and (?2 or what not in ('add', 'absorb')) order by id limit ?3",
         )?;
-        let letters = letters.query_map(params![queue, !closed.contains(queue), most as i64], |row| {
-            Ok(Letter {
+        let requests = requests.query_map(params![queue, !closed.contains(queue), most as i64], |row| {
+            Ok(InboxRow {
                 id: row.get(0)?,
                 queue: row.get(1)?,
                 what: row.get(2)?,
@@ -112,24 +112,24 @@ pub(crate) fn unread(
                 rule: row.get(9)?,
             })
         })?;
-        for letter in letters {
-            all.push(letter?);
+        for request in requests {
+            all.push(request?);
         }
     }
-    all.sort_unstable_by_key(|letter| letter.id);
+    all.sort_unstable_by_key(|request| request.id);
     all.truncate(most);
     Ok(all)
 }
 
 /// Records the answer to a request. A request without an answer is removed.
-pub(crate) fn answer(connection: &Connection, letter: i64, answer: Option<&str>) -> rusqlite::Result<()> {
+pub(crate) fn answer(connection: &Connection, request: i64, answer: Option<&str>) -> rusqlite::Result<()> {
     match answer {
-        None => connection.prepare_cached("delete from inbox where id = ?1")?.execute([letter])?,
+        None => connection.prepare_cached("delete from inbox where id = ?1")?.execute([request])?,
         Some(answer) => {
             let forgotten = "delete from inbox where answer is not null and at < ?1";
             connection.prepare_cached(forgotten)?.execute([wall().saturating_sub(micros(KEPT))])?;
             let answered = "update inbox set answer = ?2 where id = ?1";
-            connection.prepare_cached(answered)?.execute(params![letter, answer])?
+            connection.prepare_cached(answered)?.execute(params![request, answer])?
         }
     };
     Ok(())
@@ -145,15 +145,15 @@ pub(crate) fn fold(
     let mut left = 0;
     loop {
         // those that are left stand in front of the others
-        let letters = unread(connection, &[queue], &[], left + MOST_LETTERS)?;
-        let is_last = letters.len() < left + MOST_LETTERS;
-        for letter in letters.into_iter().skip(left) {
-            if letter.value.is_some() && merge.is_none() {
+        let requests = unread(connection, &[queue], &[], left + MOST_REQUESTS)?;
+        let is_last = requests.len() < left + MOST_REQUESTS;
+        for request in requests.into_iter().skip(left) {
+            if request.value.is_some() && merge.is_none() {
                 left += 1;
                 continue;
             }
-            let done = obey(connection, &letter, merge)?;
-            answer(connection, letter.id, done.as_deref())?;
+            let done = obey(connection, &request, merge)?;
+            answer(connection, request.id, done.as_deref())?;
         }
         if is_last {
             return Ok(());
@@ -164,14 +164,14 @@ pub(crate) fn fold(
 /// Executes a request to a queue that is not open, directly in the file. Returns the answer.
 pub(crate) fn obey(
     connection: &Connection,
-    letter: &Letter,
+    request: &InboxRow,
     merge: Option<&Arc<MergeBytes>>,
 ) -> rusqlite::Result<Option<String>> {
-    let Letter { queue, what, at, key, .. } = letter;
+    let InboxRow { queue, what, at, key, .. } = request;
     Ok(match &**what {
         "add" | ABSORB => {
             // the instant is larger than any ticket yet, so it is the end of the line
-            match write_trigger(connection, &letter.trigger(at.unsigned_abs(), merge)) {
+            match write_trigger(connection, &request.trigger(at.unsigned_abs(), merge)) {
                 Ok(()) => None,
                 Err(NotWritten::Store(e)) => return Err(e),
                 Err(NotWritten::Trigger(e)) => {

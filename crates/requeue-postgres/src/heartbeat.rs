@@ -39,7 +39,7 @@ pub(crate) trait Beats: Send + Sync {
     fn is_lost(&self, owner: i64);
 }
 
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     pub(crate) link: AsyncMutex<Link>,
     /// Whether notifications can come in.
     pub(crate) hears: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Pulse {
     members: Mutex<Vec<Member>>,
     /// A change that it must look at.
     signal: Notify,
-    /// A pump has gone to sleep that nothing would notify.
+    /// An exchange has gone to sleep that nothing would notify.
     soon: AtomicBool,
     lanes: Arc<Lanes>,
     /// Whether the schema still serves this program. Checked while there are queues.
@@ -68,7 +68,7 @@ struct Said {
     n: i64,
 }
 
-impl Pulse {
+impl Heartbeat {
     pub(crate) fn new(link: Link, listens: Arc<AtomicBool>, hears: bool, lanes: Arc<Lanes>) -> Self {
         Self {
             link: AsyncMutex::new(link),
@@ -97,7 +97,7 @@ impl Pulse {
         self.signal.notify_one();
     }
 
-    /// Requests a look, because a pump sleeps that nothing would notify.
+    /// Requests a look, because an exchange sleeps that nothing would notify.
     pub(crate) fn is_asked(&self) {
         if self.hears && !self.soon.swap(true, Relaxed) {
             self.signal.notify_one();
@@ -105,7 +105,7 @@ impl Pulse {
     }
 
     /// Beats until the engine closes and the last queue is left.
-    pub(crate) async fn works(self: Arc<Self>, closing: watch::Receiver<bool>) {
+    pub(crate) async fn run(self: Arc<Self>, closing: watch::Receiver<bool>) {
         // so many runs of dead processes are put back at once
         let mut put_back = MOST;
         let (mut last, mut failing) = (Instant::now(), false);
@@ -179,7 +179,7 @@ impl Pulse {
             let held = queue.held();
             if let Some(held) = held.filter(|held| sent.duration_since(held.beat) + tick >= post.length / 3) {
                 owners.push(held.owner);
-                lengths.push(crate::desk::micros(post.length));
+                lengths.push(crate::add_batcher::micros(post.length));
                 limit = limit.min(safe(&**queue).saturating_sub(sent.duration_since(held.beat)));
             }
             let (sleeper, listens) = (post.sleeper.load(Relaxed), post.listens.load(Relaxed));

@@ -1,19 +1,19 @@
 //! The exchange: the task that claims keys for a queue's workers and sends the ends of their runs. The
-//! [pulse](crate::pulse) keeps its lease.
+//! [heartbeat](crate::heartbeat) keeps its lease.
 //!
 //! ```text
-//!   the queue in memory ──ends──► Pen ──ends, and how many keys are wanted──► requeue.next ──► the queue in memory
+//!   the queue in memory ──ends──► RunLedger ──ends, and how many keys are wanted──► requeue.next ──► the queue in memory
 //! ```
 //!
 //! A lost reply leaves two questions: which ends were accepted, and which keys were handed out. Ends are sent
 //! again, because they are accepted only once. For the keys a new owner is created: the runs that this
 //! process knows move to it, and the old owner's other keys are put back (`requeue.settle`).
 
+use crate::heartbeat::{Beats, Heartbeat, LOOKS};
 use crate::lanes::{Lane, Lanes};
 use crate::link::Failed;
-use crate::pen::{Claimed, End, How, Pen};
 use crate::post::{Held, NOBODY, Post};
-use crate::pulse::{Beats, LOOKS, Pulse};
+use crate::run_ledger::{Claimed, End, How, RunLedger};
 use crate::schema::Serving;
 use futures_util::future::select;
 use requeue::engine::{Key, Schedule};
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-/// Maximum sleep of a pump that waits for keys and knows of no timer: the pulse looks meanwhile.
+/// Maximum sleep of an exchange that waits for keys and knows of no timer: the heartbeat looks meanwhile.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// Delay before a failed call is tried again.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
@@ -36,8 +36,8 @@ const MOST: usize = 1000;
 /// at the latest when the lease is over.
 const PATIENCE: u32 = 45;
 
-/// The queue in memory, as the pump sees it. It must not keep the queue open.
-pub(crate) trait Taps: Send + Sync {
+/// The queue in memory, as the exchange sees it. It must not keep the queue open.
+pub(crate) trait ExchangeTarget: Send + Sync {
     /// Number of keys that workers wait for, plus those to be prefetched; `None` if the queue is closed.
     fn wanted(&self) -> Option<usize>;
     /// Gives it a key. A key that it can't accept goes back to the ledger.
@@ -50,10 +50,10 @@ pub(crate) trait Taps: Send + Sync {
 
 /// State shared by a queue's tasks.
 pub(crate) struct Lease<K> {
-    pub(crate) pen: Arc<Pen<K>>,
+    pub(crate) ledger: Arc<RunLedger<K>>,
     pub(crate) length: Duration,
     pub(crate) who: String,
-    /// State shared with the pulse.
+    /// State shared with the heartbeat.
     pub(crate) post: Arc<Post>,
     /// Whether the schema still serves this program.
     pub(crate) serving: Arc<Serving>,
@@ -63,15 +63,20 @@ pub(crate) struct Lease<K> {
     pub(crate) losses: AtomicU64,
     /// The owner lost last, whose runs were told to end.
     lost: AtomicI64,
-    /// Becomes true when the pump has ended, and the lease is given up.
+    /// Becomes true when the exchange has ended, and the lease is given up.
     over: watch::Sender<bool>,
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(pen: Arc<Pen<K>>, length: Duration, who: String, serving: Arc<Serving>) -> Self {
-        let post = Arc::new(Post::new(pen.queue, length, pen.signal.clone()));
+    pub(crate) fn new(
+        ledger: Arc<RunLedger<K>>,
+        length: Duration,
+        who: String,
+        serving: Arc<Serving>,
+    ) -> Self {
+        let post = Arc::new(Post::new(ledger.queue, length, ledger.signal.clone()));
         Self {
-            pen,
+            ledger,
             length,
             who,
             post,
@@ -84,14 +89,14 @@ impl<K> Lease<K> {
     }
 
     fn micros(&self) -> i64 {
-        crate::desk::micros(self.length)
+        crate::add_batcher::micros(self.length)
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Becomes true when the pump has ended, and the lease is given up.
+    /// Becomes true when the exchange has ended, and the lease is given up.
     pub(crate) fn left(&self) -> watch::Receiver<bool> {
         self.over.subscribe()
     }
@@ -104,12 +109,12 @@ impl<K> Lease<K> {
 
 impl<K: Key> Lease<K> {
     /// Handles the loss of this owner's runs, now or soon. May be called several times.
-    fn loses(&self, owner: i64, taps: &impl Taps) {
+    fn loses(&self, owner: i64, target: &impl ExchangeTarget) {
         if self.lost.swap(owner, Relaxed) != owner {
             self.losses.fetch_add(1, Relaxed);
         }
-        self.pen.lose_all();
-        taps.lost();
+        self.ledger.lose_all();
+        target.lost();
     }
 
     /// Whether the runs of this owner were told to end.
@@ -118,13 +123,13 @@ impl<K: Key> Lease<K> {
     }
 }
 
-/// A queue that this process works on, for the pulse.
+/// A queue that this process works on, for the heartbeat.
 pub(crate) struct Beating<K, T> {
     pub(crate) lease: Arc<Lease<K>>,
-    pub(crate) taps: Arc<T>,
+    pub(crate) target: Arc<T>,
 }
 
-impl<K: Key, T: Taps> Beats for Beating<K, T> {
+impl<K: Key, T: ExchangeTarget> Beats for Beating<K, T> {
     fn post(&self) -> &Post {
         &self.lease.post
     }
@@ -142,25 +147,25 @@ impl<K: Key, T: Taps> Beats for Beating<K, T> {
     fn is_lost(&self, owner: i64) {
         let was = self.lease.held().take_if(|held| held.owner == owner);
         if was.is_some() {
-            self.lease.loses(owner, &*self.taps);
+            self.lease.loses(owner, &*self.target);
             self.lease.post.signal.notify_one();
         }
     }
 }
 
 /// Claims keys and sends ends, until the queue is closed and its last run has ended.
-pub(crate) async fn pumps<K: Key, T: Taps>(
+pub(crate) async fn run_exchange<K: Key, T: ExchangeTarget>(
     lease: Arc<Lease<K>>,
-    taps: Arc<T>,
+    target: Arc<T>,
     lanes: Arc<Lanes>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     closing: watch::Receiver<bool>,
 ) {
-    let mut pump = Pump {
+    let mut exchange = Exchange {
         lease,
-        taps,
+        target,
         lanes,
-        pulse,
+        heartbeat,
         is_up: true,
         owner: NOBODY,
         joined: Instant::now(),
@@ -174,18 +179,18 @@ pub(crate) async fn pumps<K: Key, T: Taps>(
         locked: 0,
         closing,
     };
-    pump.works().await;
-    pump.leaves().await;
-    pump.lease.post.over.store(true, Relaxed);
-    pump.lease.over.send_replace(true);
-    pump.pulse.wakes();
+    exchange.run().await;
+    exchange.leaves().await;
+    exchange.lease.post.over.store(true, Relaxed);
+    exchange.lease.over.send_replace(true);
+    exchange.heartbeat.wakes();
 }
 
-struct Pump<K, T> {
+struct Exchange<K, T> {
     lease: Arc<Lease<K>>,
-    taps: Arc<T>,
+    target: Arc<T>,
     lanes: Arc<Lanes>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     /// Whether the connection of the last call stands.
     is_up: bool,
     owner: i64,
@@ -226,26 +231,26 @@ struct Next {
     folds: bool,
 }
 
-impl<K: Key, T: Taps> Pump<K, T> {
-    async fn works(&mut self) {
-        let signal = self.lease.pen.signal.clone();
+impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
+    async fn run(&mut self) {
+        let signal = self.lease.ledger.signal.clone();
         loop {
             if let Some(outdated) = self.lease.serving.refusal() {
-                *self.lease.pen.trouble() = Some(outdated.to_string());
+                *self.lease.ledger.trouble() = Some(outdated.to_string());
                 return self.lets_go().await;
             }
             if self.lease.has_lost(self.owner) {
                 // and what the last call has brought
-                self.lease.loses(self.owner, &*self.taps);
+                self.lease.loses(self.owner, &*self.target);
                 self.is_nobody();
                 self.dry = None;
             }
-            for claimed in self.lease.pen.freed() {
-                self.taps.give(claimed);
+            for claimed in self.lease.ledger.freed() {
+                self.target.give(claimed);
             }
-            let wanted = self.taps.wanted();
+            let wanted = self.target.wanted();
             let closing = *self.closing.borrow();
-            if (wanted.is_none() || closing) && self.lease.pen.is_idle() {
+            if (wanted.is_none() || closing) && self.lease.ledger.is_idle() {
                 return;
             }
             let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(self.most) };
@@ -253,7 +258,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let folds = self.folds && wanted > 0 && self.apart == 0;
             // nor does a claim that fails keep ends from the server
             let (most, wanted) = if self.apart > 0 { (1, 0) } else { (self.most, wanted) };
-            let mut ends = self.lease.pen.ends(if folds { 0 } else { most });
+            let mut ends = self.lease.ledger.ends(if folds { 0 } else { most });
             let sent = ends.len();
             if sent == 0 && self.apart > 0 {
                 // the lease was lost, and they with it
@@ -262,7 +267,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             if sent == 0 && wanted == 0 {
                 self.sleeps(&signal, LOOKS).await;
-                if closing && self.lease.pen.has_sent() {
+                if closing && self.lease.ledger.has_sent() {
                     return;
                 }
                 continue;
@@ -275,7 +280,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             }
             match self.next(wanted, &ends).await {
                 Ok(next) => {
-                    *self.lease.pen.trouble() = None;
+                    *self.lease.ledger.trouble() = None;
                     self.most = MOST.min(self.most * 2);
                     self.apart = self.apart.saturating_sub(sent);
                     let is_locked = |end: &End| next.locked.contains(&end.fence);
@@ -283,13 +288,13 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     if sent > 0 {
                         self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
                     }
-                    self.lease.pen.later(locked);
-                    self.lease.pen.arrived();
+                    self.lease.ledger.later(locked);
+                    self.lease.ledger.arrived();
                     let is_refused = |end: &&End| {
                         !end.may_have_ended && !end.is_told_again && !next.accepted.contains(&end.fence)
                     };
                     let refused = ends.iter().filter(is_refused).count();
-                    self.lease.pen.refused.fetch_add(refused as u64, Relaxed);
+                    self.lease.ledger.refused.fetch_add(refused as u64, Relaxed);
                     if std::mem::take(&mut self.has_slept) && next.claimed > 0 {
                         self.lease.post.is_needed();
                     }
@@ -323,9 +328,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
                     }
                     // one that fails must not keep ends from the server
                     self.folds = false;
-                    self.lease.pen.again(ends);
-                    self.lease.pen.arrived();
-                    *self.lease.pen.trouble() = failed.why();
+                    self.lease.ledger.again(ends);
+                    self.lease.ledger.arrived();
+                    *self.lease.ledger.trouble() = failed.why();
                     match failed {
                         Failed::Not(_) | Failed::Data(_) | Failed::Gone(_) => {}
                         Failed::Maybe(_) => {
@@ -333,7 +338,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                             self.is_unsure();
                         }
                         Failed::LeaseLost => {
-                            self.lease.loses(self.owner, &*self.taps);
+                            self.lease.loses(self.owner, &*self.target);
                             self.is_nobody();
                         }
                     }
@@ -350,23 +355,23 @@ impl<K: Key, T: Taps> Pump<K, T> {
     /// end, and their ends are not sent. Their keys go back when they have ended, or after a third of the
     /// lease, which is extended until then.
     async fn lets_go(&mut self) {
-        self.lease.pen.lose_all();
-        self.taps.lost();
-        self.taps.closes();
+        self.lease.ledger.lose_all();
+        self.target.lost();
+        self.target.closes();
         let until = Instant::now() + self.lease.length / 3;
-        while !self.lease.pen.is_idle() && Instant::now() < until && !*self.closing.borrow() {
+        while !self.lease.ledger.is_idle() && Instant::now() < until && !*self.closing.borrow() {
             tokio::time::sleep(TRIES_AGAIN).await;
         }
     }
 
-    /// Waits for keys, or the ends of runs. Meanwhile the pulse looks for keys.
+    /// Waits for keys, or the ends of runs. Meanwhile the heartbeat looks for keys.
     async fn waits(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
-        let is_wanted = self.taps.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
+        let is_wanted = self.target.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
         if is_wanted && self.owner != NOBODY && self.lease.post.sleeps(self.owner) {
-            self.pulse.is_asked();
+            self.heartbeat.is_asked();
         }
         self.has_slept = true;
-        // what is noted for the pump signals it, too
+        // what is noted for the exchange signals it, too
         self.sleeps(signal, if is_wanted { at_most } else { at_most.min(LOOKS) }).await;
         self.lease.post.wakes();
     }
@@ -417,7 +422,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
             let join = "select requeue.join_($1, $2, $3)";
             let sent = Instant::now();
             let rows =
-                link.query(join, &[&self.lease.pen.queue, &self.lease.who, &self.lease.micros()]).await?;
+                link.query(join, &[&self.lease.ledger.queue, &self.lease.who, &self.lease.micros()]).await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
             self.joined = sent;
         }
@@ -427,12 +432,12 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 self.old.clear();
                 break;
             }
-            let mut fences = self.lease.pen.fences();
+            let mut fences = self.lease.ledger.fences();
             fences.extend(ends.iter().map(|end| end.fence));
             let kept = self.settles(link, old, Some(self.owner), fences).await?;
             self.old.pop();
             let is_short =
-                self.old.is_empty() && self.lease.pen.going_on().iter().any(|it| !kept.contains(it));
+                self.old.is_empty() && self.lease.ledger.going_on().iter().any(|it| !kept.contains(it));
             if is_short || self.lease.has_lost(old) {
                 // Runs are others' by now. Or they were told to end while they went over to this owner, whose lease must run
                 // out then as that of the old one would have.
@@ -443,7 +448,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         if held != Some(self.owner) {
             *self.lease.held() = Some(Held { owner: self.owner, beat: self.joined });
             // it may have rested, and has a lease to extend
-            self.pulse.wakes();
+            self.heartbeat.wakes();
         }
         Ok(())
     }
@@ -458,7 +463,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         fences: Vec<i64>,
     ) -> Result<HashSet<i64>, Failed> {
         let settle = "select requeue.settle($1, $2, $3, $4)";
-        let rows = link.query(settle, &[&self.lease.pen.queue, &old, &new, &fences]).await?;
+        let rows = link.query(settle, &[&self.lease.ledger.queue, &old, &new, &fences]).await?;
         Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect())
     }
 
@@ -474,7 +479,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         self.is_sent = false;
         self.joins(link, ends).await?;
         self.is_sent = true;
-        let clock = self.lease.pen.clock.get();
+        let clock = self.lease.ledger.clock.get();
         let keys: Vec<&[u8]> = ends.iter().map(|end| &*end.key).collect();
         let fences: Vec<i64> = ends.iter().map(|end| end.fence).collect();
         let mut rows = Rows::default();
@@ -484,7 +489,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         let Rows { how, delays, failures, attempts, values, errors } = rows;
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
         let next = "select kind, k, f, att, fails, prio, val from requeue.next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let (queue, owner) = (self.lease.pen.queue, self.owner);
+        let (queue, owner) = (self.lease.ledger.queue, self.owner);
         let answer = link
             .query(
                 next,
@@ -509,7 +514,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
                 }
                 1 => {
                     said.claimed += 1;
-                    self.taps.give(claimed(row));
+                    self.target.give(claimed(row));
                 }
                 2 => {
                     let due = Duration::from_micros(row.get::<_, i64>(2).unsigned_abs());
@@ -537,7 +542,7 @@ impl<K: Key, T: Taps> Pump<K, T> {
         }
         if !keys.is_empty() {
             let tell = "select requeue.come_again($1, $2, $3, $4)";
-            drop(link.query(tell, &[&self.lease.pen.queue, &keys, &rules, &times]).await);
+            drop(link.query(tell, &[&self.lease.ledger.queue, &keys, &rules, &times]).await);
         }
     }
 
@@ -553,7 +558,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
             How::Failed { .. } | How::PutBack => {
                 let (spill, key) = ("select requeue.spill($1, $2, $3)", &*end.key);
                 // if this fails the end does too, and it is tried again
-                drop(self.lanes.lock().await.query(spill, &[&self.lease.pen.queue, &key, &end.fence]).await);
+                drop(
+                    self.lanes.lock().await.query(spill, &[&self.lease.ledger.queue, &key, &end.fence]).await,
+                );
             }
             How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
             _ => {}
@@ -563,9 +570,9 @@ impl<K: Key, T: Taps> Pump<K, T> {
     /// Gives up the lease. Runs whose ends would not be sent any more are told to end, and their keys go to
     /// others when the lease is over.
     async fn leaves(&mut self) {
-        if self.lease.pen.has_runs() {
-            self.lease.pen.lose_all();
-            self.taps.lost();
+        if self.lease.ledger.has_runs() {
+            self.lease.ledger.lose_all();
+            self.target.lost();
             return;
         }
         if self.owner != NOBODY {
@@ -587,7 +594,7 @@ fn claimed(row: &Row) -> Claimed {
         fence: row.get(2),
         attempt: count(3),
         failures: count(4),
-        priority: crate::desk::priority(row.get(5)),
+        priority: crate::add_batcher::priority(row.get(5)),
         value: value.map(|Json(value)| value),
     }
 }
@@ -604,7 +611,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn push(&mut self, how: &'a How, micros: impl Fn(crate::pen::Due) -> i64) {
+    fn push(&mut self, how: &'a How, micros: impl Fn(crate::run_ledger::Due) -> i64) {
         let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         let (how, delay, failures, attempt, value, error) = match how {
             How::Done => (0, 0, 0, 0, None, None),

@@ -15,7 +15,7 @@ use crate::control::{Control, Level};
 /// Time without a shortage before one more program is tried.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// Wait for other processes, if none of our programs runs and could make room.
+/// Wait for other processes, if none of our programs runs and could make slots.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum wait for other processes, if none of our programs runs.
@@ -28,7 +28,7 @@ const PATIENCE_WITH_US: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
-pub(crate) struct Room {
+pub(crate) struct ProcessSlots {
     state: Mutex<State>,
     /// Notified when a program has ended.
     freed: Condvar,
@@ -49,7 +49,7 @@ struct State {
 /// The place of a running program.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Place<'a>(&'a Room);
+pub(crate) struct Place<'a>(&'a ProcessSlots);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
@@ -58,7 +58,7 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Room {
+impl ProcessSlots {
     /// Starts a program, as soon as there is room for it. `None`: no further run begins. `say` gets a message
     /// on the first shortage.
     ///
@@ -162,14 +162,14 @@ mod tests {
         Control::new(|_| {}).unwrap()
     }
 
-    fn place<'a>(room: &'a Room, control: &Control) -> Place<'a> {
-        room.start(control, |_| panic!("a shortage"), || Ok(())).unwrap().unwrap().0
+    fn place<'a>(slots: &'a ProcessSlots, control: &Control) -> Place<'a> {
+        slots.start(control, |_| panic!("a shortage"), || Ok(())).unwrap().unwrap().0
     }
 
     #[test]
     fn one_who_finds_no_room_starts_when_another_has_ended_and_it_is_said_once() {
-        let (room, control, said) = (Room::default(), control(), RefCell::new(Vec::new()));
-        let first = RefCell::new(Some(place(&room, &control)));
+        let (slots, control, said) = (ProcessSlots::default(), control(), RefCell::new(Vec::new()));
+        let first = RefCell::new(Some(place(&slots, &control)));
         for _ in 0..2 {
             let tries = Cell::new(0);
             let start = || {
@@ -179,7 +179,7 @@ mod tests {
                 if made_room { Err(short()) } else { Ok(()) }
             };
             let say = |text: &str| said.borrow_mut().push(text.to_owned());
-            let (again, ()) = room.start(&control, say, start).unwrap().unwrap();
+            let (again, ()) = slots.start(&control, say, start).unwrap().unwrap();
             assert_eq!(tries.get(), 2);
             *first.borrow_mut() = Some(again);
         }
@@ -189,20 +189,20 @@ mod tests {
 
     #[test]
     fn what_is_no_shortage_is_an_error_and_takes_no_place() {
-        let (room, control) = (Room::default(), control());
+        let (slots, control) = (ProcessSlots::default(), control());
         let start = || Err::<(), _>(Errno::NOENT.into());
-        let e = room.start(&control, |_| (), start).unwrap_err();
+        let e = slots.start(&control, |_| (), start).unwrap_err();
         assert_eq!(e.kind(), io::ErrorKind::NotFound);
-        assert_eq!(room.state().running, 0);
+        assert_eq!(slots.state().running, 0);
     }
 
     #[test]
     fn a_shortage_that_lasts_although_nothing_of_ours_runs_is_an_error() {
-        let (room, control) = (Room::default(), control());
-        room.state().stuck = Instant::now().checked_sub(PATIENCE_WITH_US);
-        let e = room.start(&control, |_| (), || Err::<(), _>(short())).unwrap_err();
+        let (slots, control) = (ProcessSlots::default(), control());
+        slots.state().stuck = Instant::now().checked_sub(PATIENCE_WITH_US);
+        let e = slots.start(&control, |_| (), || Err::<(), _>(short())).unwrap_err();
         assert_eq!(e.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
-        assert_eq!(room.state().running, 0);
+        assert_eq!(slots.state().running, 0);
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
 
     #[test]
     fn one_who_waits_for_room_does_not_wait_beyond_the_end() {
-        let (room, control) = (Room::default(), control());
+        let (slots, control) = (ProcessSlots::default(), control());
         let start = || {
             control.raise(Level::LastRuns);
             Err::<(), _>(short())
         };
-        assert!(room.start(&control, |_| (), start).unwrap().is_none());
+        assert!(slots.start(&control, |_| (), start).unwrap().is_none());
     }
 }

@@ -11,7 +11,7 @@ use crate::output::Console;
 
 /// Passes outputs to one thread, which is started with the first of them.
 #[derive(Debug)]
-pub(crate) struct Linger {
+pub(crate) struct OrphanOutput {
     console: Arc<Console>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Linger {
+impl OrphanOutput {
     pub(crate) fn new(console: Arc<Console>) -> Self {
         Self { console, shared: Arc::default() }
     }
