@@ -10,6 +10,7 @@ use crate::column::Column;
 use crate::prefetch::prefetch;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
 /// The levels at which a key is asked for. Each counts only while there is what it is the level
@@ -43,9 +44,9 @@ pub(crate) struct Known {
     marks: Column<Mark>,
     /// The number of the next key that enters.
     next: u64,
-    /// Keys that were raised while they stood in line, by the number of the list that they came to and the number with
-    /// which they entered the line.
-    raised: BTreeMap<(u32, u64), u32>,
+    /// Keys that were raised while they stood in line: by the number of the list that they came to, those of each list by the
+    /// number with which they entered the line. No list is empty.
+    raised: BTreeMap<u32, BTreeMap<u64, u32>>,
     aged: bool,
     /// In an aged line all keys in it, in the order in which they became ready, and since when each is ready by `clock`.
     ages: List,
@@ -172,26 +173,31 @@ impl Known {
     pub(super) fn raise(&mut self, slot: u32, list: u32, level: i16) {
         let mark = self.marks.entry(slot);
         (mark.levels.pending, mark.levels.run, mark.raised) = (level, level, true);
-        self.raised.insert((list, mark.entered), slot);
+        self.raised.entry(list).or_default().insert(mark.entered, slot);
     }
 
     /// A key that was raised to this list leaves it.
     pub(super) fn unraise(&mut self, slot: u32, list: u32) {
         let mark = self.marks.entry(slot);
         mark.raised = false;
-        self.raised.remove(&(list, mark.entered));
+        if let Entry::Occupied(mut raised) = self.raised.entry(list) {
+            raised.get_mut().remove(&mark.entered);
+            if raised.get().is_empty() {
+                raised.remove();
+            }
+        }
     }
 
     /// How many keys that were raised to this list entered before this number, `most` at the most.
     pub(super) fn raised_before(&self, list: u32, entered: u64, most: usize) -> usize {
-        self.raised.range((list, 0)..(list, entered)).take(most).count()
+        self.raised.get(&list).map_or(0, |raised| raised.range(..entered).take(most).count())
     }
 
     /// Of a list, to which keys were raised, the key that became ready first: the one at its head, or one that was raised.
     #[inline(never)]
     pub(super) fn first_of(&self, list: u32, head: Option<u32>) -> Option<u32> {
-        let raised = self.raised.range((list, 0)..=(list, u64::MAX)).next();
-        let Some(((_, entered), raised)) = raised else { return head };
+        let raised = self.raised.get(&list).and_then(BTreeMap::first_key_value);
+        let Some((entered, raised)) = raised else { return head };
         head.filter(|slot| self.entered(*slot) < *entered).or(Some(*raised))
     }
 
