@@ -142,7 +142,7 @@ Examples:
 ///
 /// # Errors
 ///
-/// What is wrong with the name, without what may be a password.
+/// The problem with the name, without a possible password.
 pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
     let engine = engine.map(OsStr::to_owned).or_else(|| std::env::var_os(ENGINE));
     let none = || format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}");

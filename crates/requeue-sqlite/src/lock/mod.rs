@@ -63,7 +63,7 @@ const RESTS_IN_LINE: (Duration, Duration) = (Duration::from_micros(500), Duratio
 /// Where the bytes of this crate begin.
 const OURS: i64 = 1 << 61;
 const TURN: i64 = OURS + 1;
-/// Of the file's folder, from here on a byte for each queue: a lock that outlives the process that works on it.
+/// First byte of the queues in the file's folder: locks that outlive the process that works on a queue.
 const HEIRS: i64 = 1 << 61;
 const NAMES: i64 = OURS + (1 << 32);
 const QUEUES: i64 = OURS + (1 << 40);
