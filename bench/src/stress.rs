@@ -1,7 +1,7 @@
 //! Checks that make a queue's figures count: one holder per key, the last trigger seen by a later run, keys
 //! in the order in which they came.
 //!
-//! requeue's own test (`verify/tests/stress.rs`) does more; this is what every queue
+//! requeue's own test (`verify/tests/stress`) does more; this is what every queue
 //! that takes part can be asked.
 
 use crate::crew::{Form, consume_in_threads, spawn};

@@ -310,6 +310,8 @@ pub struct Cancelled {
     pub dirty: bool,
     /// Instant when its timer would have fired.
     pub due: Option<Instant>,
+    /// It was in the list of unfinished keys.
+    pub unfinished: bool,
     /// Its value.
     pub value: Option<Value>,
 }

@@ -321,8 +321,8 @@ pub(crate) fn counts(stats: requeue::Stats) -> Counts {
 }
 
 pub(crate) fn cancelled(took: requeue::Cancelled<Value>) -> Cancelled {
-    let requeue::Cancelled { ready, dirty, waiting_until, value, .. } = took;
-    Cancelled { ready, dirty, due: waiting_until, value }
+    let requeue::Cancelled { ready, dirty, waiting_until, unfinished, value, .. } = took;
+    Cancelled { ready, dirty, due: waiting_until, unfinished, value }
 }
 
 pub(crate) fn down(left: requeue::ShutDown) -> Down {

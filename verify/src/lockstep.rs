@@ -181,6 +181,8 @@ pub struct Setup {
     pub bound: Option<usize>,
     /// The oldest makes room for another.
     pub drop_oldest: bool,
+    /// So long after the end of a limiter's delay its count expires.
+    pub expire_after: Option<u64>,
     /// The limiter keeps its counts itself, as a user's own does.
     pub own_limiter: bool,
     /// Metrics are on.
@@ -259,7 +261,9 @@ struct Walk {
 pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     let on = |debounce: &Debounce| !debounce.quiet().is_zero() && !debounce.longest().is_zero();
     let setup = Setup { debounce: setup.debounce.filter(on), ..setup };
-    let exponential = Exponential { base: BASE, max: MAX, expire_after: None };
+    // that of the user's own has none
+    let expire_after = setup.expire_after.filter(|_| !setup.own_limiter).map(Duration::from_nanos);
+    let exponential = Exponential { base: BASE, max: MAX, expire_after };
     let metrics = Metered::new();
     let own = requeue::limiter::Exponential::new(BASE, MAX).expect("a limiter");
     let dropped = Dropped::default();
@@ -295,6 +299,7 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
         drop_oldest: drops,
         base: nanos(BASE),
         max: nanos(MAX),
+        expire_after: expire_after.map(nanos),
     };
     let mut both = Step {
         q: &q,
@@ -448,6 +453,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                     ready: took.ready,
                     dirty: took.dirty,
                     due: took.due.map(Instant::as_nanos),
+                    unfinished: took.unfinished,
                     value: items(took.value.as_ref()),
                 });
                 assert_eq!(took, expected, "cancel");
@@ -827,8 +833,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                 assert_eq!((key.id, items(value.as_ref())), (run.key, run.value.clone()), "detach");
             }
             Word::Next => {
-                // it drops the value first
-                self.model().end(&Run { value: None, ..run });
+                self.model().end(&run);
                 let expected = self.model().try_get();
                 let mut next = guard.nexting();
                 match Count::new().poll(&mut next) {

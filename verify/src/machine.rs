@@ -740,9 +740,13 @@ impl<'q> Held<'q> for Hand<'q> {
         let mut ending = Some(self);
         Box::pin(poll_fn(move |_| {
             if let Some(mut hand) = ending.take() {
-                hand.value = None;
                 // one call, which is a look: what is due fires before the run ends
-                machine.0.with(|_| ());
+                machine.0.with(|core| {
+                    if let Some(run) = &hand.run {
+                        core.leave_payload(run, &mut hand.value);
+                    }
+                });
+                hand.value = None;
                 hand.done()?;
             }
             match machine.try_get()? {

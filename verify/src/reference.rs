@@ -280,6 +280,7 @@ impl Adapter for Reference {
             drop_oldest: config.dropped.is_some(),
             base: config.exponential.map_or(1_000_000, |limiter| nanos(limiter.base)),
             max: config.exponential.map_or(1_000_000_000_000, |limiter| nanos(limiter.max)),
+            expire_after: config.exponential.and_then(|limiter| limiter.expire_after).map(nanos),
         };
         let shared = Shared {
             model: Mutex::new(Model::new(options)),
@@ -511,7 +512,8 @@ impl Adapter for Reference {
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
         let cancelled = self.handle.0.change(|model| model.cancel(key.id, forget));
-        Ok(cancelled.map(|model::Cancelled { ready, dirty, due, value }| Cancelled {
+        Ok(cancelled.map(|model::Cancelled { ready, dirty, due, unfinished, value }| Cancelled {
+            unfinished,
             ready,
             dirty,
             due: due.map(Instant::from_nanos),

@@ -1,7 +1,7 @@
 //! The journal of an engine, and runs whose retry is refused (Q11, E11).
 
 use requeue::engine::{Fence, Journal, Known};
-use requeue::{DrainOptions, Outcome, Run, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Outcome, Run, Unfinished, WaitingKeys, WorkQueue, Worker};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -95,4 +95,44 @@ fn q12_the_journal_hears_that_what_a_panic_put_back_is_ready_also_when_the_queue
     requeue_verify::lockstep::unwind_through(items);
     assert_eq!(heard(&journal), ["a: Some((true, Some(7)))"]);
     assert_eq!(q.len(), 1);
+}
+
+/// `done` by key ends the run under its guard, and the journal hears of that end; what becomes of the guard is none.
+#[test]
+fn q12_the_journal_hears_nothing_of_a_guard_whose_run_was_ended_by_its_key() {
+    type End = fn(&WorkQueue<&'static str, u32>);
+    let ends: [(&str, End); 3] = [
+        ("an item", |q| {
+            let item = q.try_get().unwrap();
+            q.done("a").unwrap();
+            drop(item);
+        }),
+        ("a batch", |q| {
+            let items = q.try_get_many(9).unwrap();
+            q.done("a").unwrap();
+            drop(items);
+        }),
+        ("a worker's run", |q| {
+            let (queue, key) = (q.downgrade(), "a");
+            let worker = Worker::of(q).workers(1).start_threads(move |_: Run<&'static str, u32>| {
+                queue.upgrade().unwrap().done(key).unwrap();
+                Outcome::Retry("too late".into())
+            });
+            let worker = worker.unwrap();
+            while q.state("a").is_some() {
+                std::thread::yield_now();
+            }
+            assert!(worker.stop(Duration::MAX).wait().complete);
+        }),
+    ];
+    for unfinished in [Unfinished::Done, Unfinished::Retry] {
+        for (what, end) in ends {
+            let journal = Arc::new(Heard::default());
+            let q = WorkQueue::merging(|_: &mut u32, _| ()).journal(journal.clone()).unfinished(unfinished);
+            let q = q.build().unwrap();
+            q.add_value("a", 7).unwrap();
+            end(&q);
+            assert_eq!(heard(&journal), ["a: None"], "{what}, {unfinished:?}");
+        }
+    }
 }

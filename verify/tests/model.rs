@@ -1,7 +1,7 @@
 //! The library in lock-step with the reference model: random operation
 //! sequences, shrunk to the shortest that fails.
 //!
-//! `PROPTEST_CASES` sets how many sequences each test tries (default 300).
+//! `PROPTEST_CASES` sets how many sequences each test tries (default 2,000: 6 ms of processor each).
 
 use proptest::prelude::*;
 use requeue::{Debounce, Only};
@@ -212,9 +212,11 @@ fn setup() -> BoxedStrategy<Setup> {
     let rate = proptest::option::weighted(0.4, rate).boxed();
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let debounce = proptest::option::of(debounce()).boxed();
-    let rest = (rate, bound, debounce);
+    let expire_after =
+        proptest::option::weighted(0.4, prop_oneof![3 => 0..12_u64, 1 => Just(u64::MAX)]).boxed();
+    let rest = (rate, bound, debounce, expire_after);
     (order, flags, in_backoff, rest)
-        .prop_map(|(order, flags, in_backoff, (rate, bound, debounce))| {
+        .prop_map(|(order, flags, in_backoff, (rate, bound, debounce, expire_after))| {
             let (absorbed, unfinished_retries, own_limiter, metered, drop_oldest) = flags;
             Setup {
                 order,
@@ -225,6 +227,7 @@ fn setup() -> BoxedStrategy<Setup> {
                 debounce,
                 bound,
                 drop_oldest,
+                expire_after,
                 own_limiter,
                 metered,
                 wakes: true,
@@ -236,7 +239,7 @@ fn setup() -> BoxedStrategy<Setup> {
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(300),
+        cases: cases.unwrap_or(2_000),
         max_shrink_iters: 100_000,
         failure_persistence: None,
         ..ProptestConfig::default()

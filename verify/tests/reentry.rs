@@ -2,12 +2,12 @@
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 use requeue::limiter::RateLimiter;
-use requeue::{Add, DrainOptions, Instant, ReadyOrder, Restore, Ticket, WorkQueue};
+use requeue::{Add, DrainOptions, Instant, ReadyOrder, Restore, Ticket, TryGetError, Unfinished, WorkQueue};
 use requeue_verify::watchdog;
 use std::cell::RefCell;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Once};
@@ -113,12 +113,17 @@ impl ReadyOrder<Key> for Stack {
     }
 }
 
-/// A queue on which this code can run, with key 1 ready and key 9 held by whoever calls.
+/// A queue on which this code can run, with key 1 ready.
 fn queue(code: Code) -> Queue {
+    queue_with(code, Unfinished::Done)
+}
+
+fn queue_with(code: Code, unfinished: Unfinished) -> Queue {
     let builder = WorkQueue::merging(|old: &mut Load, new| {
         runs(Code::Merge);
         *old = new;
     });
+    let builder = builder.unfinished(unfinished);
     let built = match code {
         Code::Push | Code::Touch | Code::Pop | Code::Leave => builder.custom_order(Stack::default()).build(),
         _ => {
@@ -297,8 +302,7 @@ fn users_code_under_the_lock_that_drops_a_guard_or_a_waiting_get_is_told() {
             let item = items.pop().expect("9 was ready");
             q.add_value(Key(1), Load).expect("open");
             is_told("a guard", code, move || drop(item), || outer(code, &q));
-            let held = q.state(&Key(9)).is_some_and(|state| state.held);
-            assert!(held, "the run of a guard that could not end goes on");
+            assert!(q.state(&Key(9)).is_none(), "its run has ended when the lock was free");
             goes_on(&q);
 
             let q = queue(code);
@@ -307,8 +311,103 @@ fn users_code_under_the_lock_that_drops_a_guard_or_a_waiting_get_is_told() {
             assert!(get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             q.add_value(Key(1), Load).expect("open");
             is_told("a get", code, move || drop(get), || outer(code, &q));
+            assert_eq!(q.waiters(), 0, "its place is nobody's");
             goes_on(&q);
         }
+    });
+}
+
+/// With keys 1, 9 and 11 held by a batch, and 1 ready or dirty.
+fn with_a_batch(code: Code, unfinished: Unfinished) -> (Queue, requeue::Items<'static, Key, Load>) {
+    let q = queue_with(code, unfinished);
+    q.add_value(Key(9), Load).expect("open");
+    q.add_value(Key(11), Load).expect("open");
+    let items = q.try_get_many(9).expect("three are ready").into_owned();
+    q.add_value(Key(1), Load).expect("open");
+    (q, items)
+}
+
+#[test]
+fn users_code_under_the_lock_that_drops_a_batch_is_told_and_its_runs_end_when_the_lock_is_free() {
+    watchdog::run("reentry by a batch", || {
+        for code in [Code::Eq, Code::Merge, Code::DropOfAValue, Code::GroupBy, Code::Push] {
+            for unfinished in [Unfinished::Done, Unfinished::Retry] {
+                for singles in [false, true] {
+                    let (q, items) = with_a_batch(code, unfinished);
+                    let call: Call =
+                        if singles { Box::new(|| drop(items.into_iter())) } else { Box::new(|| drop(items)) };
+                    is_told("a batch", code, call, || outer(code, &q));
+                    let waits = if unfinished == Unfinished::Retry { 3 } else { 0 };
+                    assert_eq!((q.stats().held, q.stats().waiting), (0, waits), "{code:?}, {unfinished:?}");
+                }
+                let (q, items) = with_a_batch(code, unfinished);
+                is_told("a batch", code, || drop(items.next(2)), || outer(code, &q));
+                assert_eq!((q.stats().held, q.stats().waiting), (0, 0), "done is done");
+            }
+        }
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_through_which_a_panic_unwinds_puts_a_batch_back_when_the_lock_is_free() {
+    watchdog::run("reentry by a batch that unwinds", || {
+        for code in [Code::Eq, Code::Merge, Code::GroupBy, Code::Push] {
+            let (q, items) = with_a_batch(code, Unfinished::Done);
+            let unwinds = move || {
+                let _inside = items;
+                resume_unwind(Box::new(()));
+            };
+            CALL.set(Some((code, Box::new(unwinds))));
+            assert!(catch_unwind(AssertUnwindSafe(|| outer(code, &q))).is_err());
+            assert_eq!((q.stats().held, q.stats().ready), (0, 3), "{code:?}");
+        }
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_that_drops_a_wait_for_room_or_for_a_drain_lets_others_go_on() {
+    watchdog::run("reentry by waits", || {
+        let new = || {
+            let q = WorkQueue::<Key, Load>::merging(|_: &mut Load, _| runs(Code::Merge)).bound(1).build();
+            let q = Arc::new(q.expect("a queue"));
+            q.add_value(Key(1), Load).expect("there is room");
+            q
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+
+        let q = new();
+        let mut first = Box::pin(q.add_when_room(Key(2), Add::now()).into_owned());
+        let mut second = Box::pin(q.add_when_room(Key(3), Add::now()).into_owned());
+        assert!(first.as_mut().poll(&mut cx).is_pending() && second.as_mut().poll(&mut cx).is_pending());
+        is_told("a wait for room", Code::Merge, move || drop(first), || outer(Code::Merge, &q));
+        assert_eq!(q.adders(), 1);
+        q.try_get().expect("1 is ready").done();
+        assert!(matches!(second.as_mut().poll(&mut cx), Poll::Ready(Ok(_))), "nobody is before it");
+
+        // a retry merges its value in front of the other
+        let q = new();
+        let item = q.try_get().expect("1 is ready").into_owned();
+        q.add_value(Key(1), Load).expect("open");
+        q.close();
+        let wait = DrainOptions::default().waiting_keys(requeue::WaitingKeys::Wait);
+        let mut drain = Box::pin(q.shut_down_with(wait).into_owned());
+        assert!(drain.as_mut().poll(&mut cx).is_pending());
+        is_told("a drain", Code::Merge, move || drop(drain), || drop(item.retry_after(Duration::ZERO)));
+        q.try_get().expect("1 is ready").done();
+        assert!(matches!(poll(q.shut_down_with_drain()), Poll::Ready(drained) if drained.complete));
+    });
+}
+
+#[test]
+fn users_code_under_the_lock_that_drops_the_last_handle_shuts_the_queue_down() {
+    watchdog::run("reentry by a handle", || {
+        let q = queue(Code::Merge);
+        let getter = q.getter();
+        let item = q.try_get().expect("1 is ready").into_owned();
+        q.add_value(Key(1), Load).expect("open");
+        is_told("a handle", Code::Merge, move || drop(q), || drop(item.retry_after(Duration::ZERO)));
+        getter.try_get().expect("1 is ready").done();
+        assert_eq!(getter.try_get().err(), Some(TryGetError::ShutDown));
     });
 }
 

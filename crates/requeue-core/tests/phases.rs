@@ -191,3 +191,18 @@ fn a_trigger_tells_what_the_queue_has_not_taken() {
     assert_eq!(trigger.take(), (Some(2), Some(7)));
     assert!(trigger.is_empty());
 }
+
+/// A drain goes through its timers in several lock holds, and its deadline may pass between two of them.
+#[test]
+fn q11_what_a_drain_dropped_as_it_began_does_not_run_however_late_the_next_look_is() {
+    const KEYS: u32 = 500;
+    let mut core = new();
+    for key in 0..KEYS {
+        add(&mut core, key, SECOND * 2);
+    }
+    let base = core.begin_drain(WaitingKeys::WaitForRetries, at(3));
+    assert!(core.advance(Instant::ORIGIN), "there is more to do");
+    while core.advance(at(4)) {}
+    let drained = core.drain_counts(&base);
+    assert_eq!((drained.ready, drained.dropped, drained.unfinished), (0, u64::from(KEYS), KEYS as usize));
+}

@@ -33,7 +33,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// after this call has returned gives a run. An [`add_rate_limited`](Self::add_rate_limited) whose
     /// limiter is being asked meanwhile comes after it.
     ///
-    /// A drain is complete when this takes the last key. For custom orders see
+    /// A drain ends when this takes the last key. From a key that a drain has left [unfinished](Self::take_unfinished) it takes that,
+    /// and the value. For custom orders see
     /// [`ReadyOrder::leave`](crate::ReadyOrder::leave).
     ///
     /// ```

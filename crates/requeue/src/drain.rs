@@ -3,7 +3,7 @@
 use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
-use crate::hold::Shared;
+use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Step};
@@ -176,6 +176,9 @@ impl<K, V> Shared<K, V> {
 
     /// Gives up a place among the callers that wait for drains. Returns its waker, to be dropped.
     pub(crate) fn leave_drain(&self, place: usize) -> Option<Waker> {
+        if self.defers(|| Later::Drain(place)) {
+            return None;
+        }
         let mut hold = self.lock();
         let old = hold.drains().leave(place);
         hold.close();

@@ -1,6 +1,6 @@
 //! The end of a run: the guard's part, and the work after the lock hold.
 
-use crate::hold::{Hold, Shared};
+use crate::hold::{Hold, Later, Shared};
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
@@ -80,7 +80,8 @@ impl<K> Ending<'_, K> {
                 // only now: what runs before may panic, and the guard must still have it
                 let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
                 let at = run.slot();
-                if !told {
+                // of a run that has ended under its guard it has heard
+                if !told && !hold.core.is_inert(&run) {
                     shared.tell_journal(|journal| journal.refused(run.key()));
                 }
                 let mut ended = hold.core.end(run, how, value);
@@ -333,14 +334,15 @@ impl<K, V> Guard<'_, K, V> {
         let shared = owner.shared();
         let payload = DropsQuietly(payload);
         if run.is_some() {
-            end_in_drop(shared, run, |run| abandon(shared, run, payload.0, reading));
+            let end = |run: &mut _, payload: &mut _| abandon(shared, run, payload, reading);
+            end_in_drop(shared, run, payload.0, end, later_end);
         }
     }
 }
 
 /// Ends a run whose guard was dropped before a call has ended it.
 #[inline]
-fn abandon<K, V>(
+pub(crate) fn abandon<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
     payload: &mut Option<V>,
@@ -367,15 +369,27 @@ fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>)
     }
 }
 
-/// Ends a run in a drop: calls `end`, and if that panics before the run has ended, ends it without user code.
+/// The [`Later`] of a guard.
+pub(crate) fn later_end<K, V>(run: RunRef<K>, value: Option<V>) -> Later<K, V> {
+    Later::End { run, value }
+}
+
+/// Ends a run in a drop: calls `end`, and if that panics before the run has ended, ends it without user code; later, if user code
+/// drops it under the lock.
 #[inline]
 pub(crate) fn end_in_drop<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
-    end: impl FnOnce(&mut Option<RunRef<K>>),
+    payload: &mut Option<V>,
+    end: impl FnOnce(&mut Option<RunRef<K>>, &mut Option<V>),
+    later: impl FnOnce(RunRef<K>, Option<V>) -> Later<K, V>,
 ) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run))) {
-        end_whatever_panics(shared, run);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run, payload))) {
+        if !shared.is_held_here() {
+            end_whatever_panics(shared, run);
+        } else if let Some(run) = run.take() {
+            shared.note_later(later(run, payload.take()));
+        }
         if !std::thread::panicking() {
             resume_unwind(panic);
         }

@@ -1,7 +1,7 @@
 //! Waiting for a key.
 
 use crate::ending::{after_end, end_in_drop, finish, finish_told};
-use crate::hold::{Hold, Shared};
+use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
@@ -202,7 +202,7 @@ impl<'q, K, V> Item<'q, K, V> {
     #[inline]
     pub fn next(mut self) -> Get<'q, K, V> {
         // before the run is taken: if this panics, the guard must still have it
-        drop(self.take_value());
+        self.let_value_go();
         Get::new(self.guard.owner.clone(), self.guard.run.take())
     }
 }
@@ -225,7 +225,8 @@ impl<'q, K, V> Get<'q, K, V> {
     #[cold]
     fn end(&mut self) {
         let shared = self.waiting.shared();
-        end_in_drop(shared, &mut self.ask.ending, |run| finish(shared, run, false, None, &mut None));
+        let end = |run: &mut _, value: &mut _| finish(shared, run, false, None, value);
+        end_in_drop(shared, &mut self.ask.ending, &mut None, end, |run, _| Later::Done(run));
     }
 
     /// Blocks until there is a key, or the queue is shut down and worked off.

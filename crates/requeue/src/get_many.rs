@@ -211,7 +211,7 @@ impl<'q, K, V> Items<'q, K, V> {
         let shared = self.owner.shared();
         // what is dropped of users' is dropped here, not in the hold that ends the runs
         for item in &mut self.items {
-            drop(item.take_value());
+            item.let_value_go();
         }
         if self.items.iter().any(|item| !item.is_of(shared)) {
             self.items.retain(|item| item.is_of(shared));

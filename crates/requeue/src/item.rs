@@ -36,6 +36,8 @@ pub struct Item<'q, K, V = ()> {
     pub(crate) guard: Guard<'q, K, V>,
     value: Option<V>,
     attempt: u32,
+    /// It asked for another run, and was refused.
+    was_refused: bool,
 }
 
 impl<'q, K, V> Item<'q, K, V> {
@@ -45,6 +47,7 @@ impl<'q, K, V> Item<'q, K, V> {
             guard: Guard { owner, run: Some(handout.run) },
             value: handout.value,
             attempt: handout.attempt,
+            was_refused: false,
         }
     }
 
@@ -231,6 +234,7 @@ impl<'q, K, V> Item<'q, K, V> {
     fn retry_with(mut self, instead: Option<Duration>) -> Result<Duration, RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
         let retried = ending.retry(shared, instead, &mut self.value, &mut None, &Cell::new(None));
+        self.was_refused = retried.is_err();
         retried.map_err(|reason| RefusedItem { item: self, reason })
     }
 
@@ -254,6 +258,7 @@ impl<'q, K, V> Item<'q, K, V> {
     pub fn again(mut self, delay: Duration) -> Result<(), RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
         let again = ending.again(shared, delay);
+        self.was_refused |= again.is_err();
         again.map_err(|reason| RefusedItem { item: self, reason })
     }
 
@@ -273,6 +278,7 @@ impl<'q, K, V> Item<'q, K, V> {
             guard: Guard { owner: self.guard.owner.clone().into_owned(), run: self.guard.run.take() },
             value: self.value.take(),
             attempt: self.attempt,
+            was_refused: self.was_refused,
         }
     }
 
@@ -306,6 +312,24 @@ impl<'q, K, V> Item<'q, K, V> {
             after_end(shared, ended);
         }
         (key, self.value.take())
+    }
+
+    /// Before the run is ended without its value: that goes, or back to the key where a retry of the run was refused.
+    #[inline]
+    pub(crate) fn let_value_go(&mut self) {
+        if self.was_refused {
+            self.leave_value();
+        }
+        drop(self.value.take());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn leave_value(&mut self) {
+        let Self { guard: Guard { owner, run }, value, .. } = self;
+        if let (Some(run), true) = (run, value.is_some()) {
+            owner.shared().hold(None).with(|hold| hold.core.leave_payload(run, value));
+        }
     }
 
     /// Its queue.

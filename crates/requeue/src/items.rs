@@ -1,13 +1,13 @@
 //! [`Items`]: keys that are taken and ended together.
 
 use crate::ending::{after_end, finish_told};
-use crate::hold::{Hold, Shared};
+use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::{FirstPanic, quietly};
 use crate::unfinished::Unfinished;
-use crate::{Instant, Metrics};
-use requeue_core::{Ended, How, RetryDelay};
+use crate::{Instant, Metrics, Refused};
+use requeue_core::{Ended, How, RetryDelay, RunRef};
 use std::mem::{needs_drop, take};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -203,7 +203,7 @@ pub(crate) fn end_in<K, V>(
     let any_refused = core.has_refusals();
     for item in items {
         if let Some(run) = item.take_run(shared) {
-            if !told {
+            if !told && !core.is_inert(&run) {
                 shared.tell_journal(|journal| journal.refused(run.key()));
             }
             let ended = if any_refused && core.was_refused(&run) {
@@ -245,12 +245,20 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
     if !items.iter().any(Item::owes_its_end) {
         return;
     }
+    if leave_for_later(shared, items, |run, value| match unwinds.now() {
+        true => Later::PutBack { run, value },
+        false => Later::End { run, value },
+    }) {
+        return;
+    }
     if unwinds.now() {
         put_back_all(shared, items);
         // those of other queues
         for item in items.iter_mut().filter(|item| item.owes_its_end()) {
-            let other = item.shared().clone();
-            put_back_all(&other, std::slice::from_mut(item));
+            let (other, item) = (item.shared().clone(), std::slice::from_mut(item));
+            if !leave_for_later(&other, item, |run, value| Later::PutBack { run, value }) {
+                put_back_all(&other, item);
+            }
         }
         return;
     }
@@ -269,6 +277,25 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
         Some(now) => retry_all(shared, items, now, &mut first),
     }
     first.resume();
+}
+
+/// Notes the runs of this queue's items for later if user code drops them under its lock; then panics with words, unless a
+/// panic unwinds already.
+fn leave_for_later<K, V>(
+    shared: &Arc<Shared<K, V>>,
+    items: &mut [Item<'_, K, V>],
+    later: impl Fn(RunRef<K>, Option<V>) -> Later<K, V>,
+) -> bool {
+    let leaves = shared.is_held_here();
+    if leaves {
+        for item in items {
+            if let Some(run) = item.take_run(shared) {
+                shared.note_later(later(run, item.take_value()));
+            }
+        }
+        shared.refuses_itself();
+    }
+    leaves
 }
 
 /// Puts the keys of this queue's items back while a panic unwinds. A merge that panics ends the hold, and the
@@ -306,6 +333,9 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
 
 /// Marks all items done, in a drop.
 pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+    if leave_for_later(shared, items, |run, _| Later::Done(run)) {
+        return;
+    }
     let mut first = FirstPanic::default();
     if first.catch(|| end_all(shared, items, false)).is_none() {
         end_whatever_panics(shared, items);
@@ -352,7 +382,10 @@ fn retry_all<K, V>(
                         }
                         Err((run, refused)) => {
                             retried -= 1;
-                            shared.tell_journal(|journal| journal.refused(run.key()));
+                            // of a run that has ended under its guard it has heard
+                            if refused.reason != Refused::NotHeld {
+                                shared.tell_journal(|journal| journal.refused(run.key()));
+                            }
                             core.finish_in_full(&mut Some(run), false, refused.value)
                         }
                     };

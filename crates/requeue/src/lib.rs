@@ -29,6 +29,7 @@ mod item;
 mod items;
 mod journal;
 mod key;
+mod late_drops;
 mod layers;
 mod metrics;
 mod op;

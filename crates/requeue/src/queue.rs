@@ -9,7 +9,7 @@ use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
 use crate::getter::Getter;
-use crate::hold::Shared;
+use crate::hold::{Later, Shared};
 use crate::item::Item;
 use crate::items::Items;
 use crate::key::AsKey;
@@ -919,7 +919,7 @@ impl<K, V, S: Clone> Clone for WorkQueue<K, V, S> {
 
 impl<K, V, S> Drop for WorkQueue<K, V, S> {
     fn drop(&mut self) {
-        if self.shared.handles.fetch_sub(1, AcqRel) == 1 {
+        if self.shared.handles.fetch_sub(1, AcqRel) == 1 && !self.shared.defers(|| Later::ShutDown) {
             in_drop(|| {
                 // a clock that panics must not keep the queue open
                 let now = catch_unwind(AssertUnwindSafe(|| self.shared.now()));

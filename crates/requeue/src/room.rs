@@ -5,6 +5,7 @@ use crate::AddError;
 use crate::add::Add;
 use crate::adding::{Kept, refused};
 use crate::blocking::block_on;
+use crate::hold::Later;
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::trying::{Turn, Wish};
@@ -61,9 +62,13 @@ struct Place<'q, K, V> {
 
 impl<K, V> Drop for Place<'_, K, V> {
     fn drop(&mut self) {
-        if self.ticket.is_some() {
+        if let Some(ticket) = self.ticket {
+            let shared = self.owner.shared();
+            if shared.defers(|| Later::Adder(ticket)) {
+                return;
+            }
             // its turn passes on as the hold ends
-            let mut hold = self.owner.shared().lock();
+            let mut hold = shared.lock();
             let old = hold.adders().leave(&mut self.ticket);
             hold.close();
             in_drop(|| drop(old));

@@ -2,7 +2,7 @@
 
 use crate::blocking::{ThisThread, block_on};
 use crate::clock::{Clock, TaskAlarm};
-use crate::hold::{Hold, Shared};
+use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Limit, Sleeper, Step, WaiterId};
@@ -388,6 +388,10 @@ impl<K, V> Waiting<'_, K, V> {
             // The clock is not read: if it panicked, an entry would stay behind without an owner. A wake-up
             // that this caller got is passed on as the lock hold ends.
             let shared = self.owner.shared();
+            if shared.is_held_here() {
+                shared.note_later(Later::Waiter(id));
+                return shared.refuses_itself();
+            }
             let mut hold = shared.lock();
             let old = hold.waiters().leave(id);
             if hold.close_after_leaving() {

@@ -31,6 +31,7 @@ pub struct Config {
     pub(crate) conflicts: u32,
     pub(crate) resync: Option<Duration>,
     pub(crate) max_wait: Duration,
+    pub(crate) overdue_every: u32,
     pub(crate) debounce: Option<(Duration, Duration)>,
     pub(crate) grace: Duration,
     pub(crate) managed_fields: bool,
@@ -52,6 +53,7 @@ impl Default for Config {
             conflicts: 3,
             resync: None,
             max_wait: Duration::from_secs(30),
+            overdue_every: 8,
             debounce: None,
             grace: Duration::from_secs(30),
             managed_fields: true,
@@ -148,14 +150,23 @@ impl Config {
         Self { resync: Some(period), ..self }
     }
 
-    /// Gives an object that has been ready for longer than this a share of the turns: one of eight runs goes
-    /// to the object that has waited longest, and the others to the most urgent. So endless changes do not
-    /// starve a list, and a long list delays no change. 30 s by default.
+    /// Gives an object that has been ready for longer than this a share of the turns: one of eight runs
+    /// ([`overdue_every`](Self::overdue_every)) goes to the object that has waited longest, and the others to the most urgent. So
+    /// endless changes do not starve a list, and a long list delays no change. 30 s by default.
     ///
     /// Time in which nothing could run does not count: while the lists are awaited, while the controller is
     /// [paused](crate::Running::pause), and while it stands by for a [`leader`](crate::Controller::leader).
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
+    }
+
+    /// Sets the share of the objects that have waited for longer than [`max_wait`](Self::max_wait): of this number of runs one
+    /// goes to the oldest of them. 8 by default.
+    ///
+    /// With less than 2 the controller does not [start](crate::Controller::start): all runs would go to a long list, and a
+    /// change would wait behind it.
+    pub fn overdue_every(self, runs: u32) -> Self {
+        Self { overdue_every: runs, ..self }
     }
 
     /// Debounces triggers: an object runs when nothing has triggered it for `quiet`, and at the latest

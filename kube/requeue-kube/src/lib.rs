@@ -40,7 +40,7 @@
 //! | | |
 //! |---|---|
 //! | One run at a time | An object is never reconciled twice at once. An event during a run gives exactly one more run, which begins after it. |
-//! | Order | First in, first out; so under load every object runs. What a list brings stands behind what changes, and what has waited for longer than [`Config::max_wait`] has one turn in eight. |
+//! | Order | First in, first out; so under load every object runs. What a list brings stands behind what changes, and what has waited for longer than [`Config::max_wait`] has one turn in eight ([`Config::overdue_every`]). |
 //! | Back-off | Per object: 5 ms, doubled with each failure up to 1,000 s, plus or minus a tenth; forgotten with a success. [`Config::retry_rate`] bounds all retries together. |
 //! | A change of what is asked for | ends the back-off: the object runs now, and its failures count anew. |
 //! | A change of the status, or of an object that it [`owns`](Controller::owns) | does not end a back-off and is no failure; the retry sees it. So an object that fails and writes its status runs as often as its back-off says, and not by its own echo. To wait for a child is therefore no error: the run ends with [`Action::await_change`]. |
@@ -124,6 +124,7 @@ mod key;
 pub mod lease;
 mod lists;
 pub mod metrics;
+mod object;
 mod patience;
 mod put_back;
 mod random;
@@ -141,6 +142,7 @@ pub use self::error::{Error, StartError};
 pub use self::finalizer::finalizer;
 pub use self::key::ObjectKey;
 pub use self::metrics::Metrics;
+pub use self::object::Reconcilable;
 pub use self::running::{Health, Report, Running};
 pub use requeue;
 /// The type of [`Config::on_change`], [`Config::on_status`], [`Config::on_owned`] and [`Config::on_watched`].

@@ -7,13 +7,12 @@ use crate::feed::{Feed, Trigger};
 use crate::lease::{Elector, Fence, NotLeader};
 use crate::metrics::{ControllerMetrics, Special};
 use crate::put_back::PutBack;
-use crate::{Action, Cause, Causes, Config, Current, ObjectKey};
+use crate::{Action, Cause, Causes, Config, Current, ObjectKey, Reconcilable};
 use kube::Resource;
 use kube::core::Status;
 use kube::runtime::reflector::{ObjectRef, Store};
 use requeue::{Failure, Outcome, RunReport};
 use std::error::Error as StdError;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -28,7 +27,7 @@ pub(crate) type Results<K, E> = mpsc::Sender<Result<(ObjectRef<K>, Action), Erro
 type Ended<E> = (Outcome, Option<Result<Action, Error<E>>>);
 
 /// State shared by all runs of a controller.
-pub(crate) struct Runs<K: Resource<DynamicType: Eq + Hash> + Clone + 'static, F, P, Ctx, E: 'static> {
+pub(crate) struct Runs<K: Reconcilable, F, P, Ctx, E: 'static> {
     pub(crate) reconciler: F,
     pub(crate) error_policy: P,
     pub(crate) context: Arc<Ctx>,
@@ -45,7 +44,7 @@ pub(crate) struct Runs<K: Resource<DynamicType: Eq + Hash> + Clone + 'static, F,
 
 impl<K, F, Fut, P, Ctx, E> Runs<K, F, P, Ctx, E>
 where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + Send + Sync + 'static,
+    K: Reconcilable,
     F: Fn(Arc<K>, Arc<Ctx>) -> Fut,
     Fut: Future<Output = Result<Action, E>>,
     P: Fn(Arc<K>, &E, Arc<Ctx>) -> Action,

@@ -8,15 +8,12 @@ use crate::lists::Lists;
 use crate::metrics::ControllerMetrics;
 use crate::run::{Results, Runs};
 use crate::watch::{OnError, Start};
-use crate::{Action, Cause, Causes, Config, ObjectKey};
+use crate::{Action, Cause, Causes, Config, ObjectKey, Reconcilable};
 use futures::FutureExt;
-use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use requeue::{KeyState, Page, Tokio, WorkQueue, Worker};
-use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
-use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,18 +112,18 @@ const RECENT: Duration = Duration::from_secs(60);
 /// println!("{:?}", maps.drain(Duration::from_secs(25)).await);
 /// # }
 /// ```
-pub struct Running<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> {
+pub struct Running<K: Reconcilable> {
     state: Arc<State>,
     store: Store<K>,
 }
 
-impl<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> Clone for Running<K> {
+impl<K: Reconcilable> Clone for Running<K> {
     fn clone(&self) -> Self {
         Self { state: self.state.clone(), store: self.store.clone() }
     }
 }
 
-impl<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> Debug for Running<K> {
+impl<K: Reconcilable> Debug for Running<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Running").field("queue", &self.state.queue).finish_non_exhaustive()
     }
@@ -150,16 +147,7 @@ impl State {
     }
 }
 
-impl<K> Running<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Reconcilable> Running<K> {
     pub(crate) fn start<F, Fut, P, E, Ctx>(
         controller: Controller<K>,
         reconciler: F,
@@ -387,7 +375,7 @@ fn start_worker<K, F, Fut, P, Ctx, E>(
     runs: Arc<Runs<K, F, P, Ctx, E>>,
 ) -> std::io::Result<Worker>
 where
-    K: Resource<DynamicType: Eq + Hash + Clone + Send + Sync> + Clone + Send + Sync + 'static,
+    K: Reconcilable,
     F: Fn(Arc<K>, Arc<Ctx>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Action, E>> + Send + 'static,
     P: Fn(Arc<K>, &E, Arc<Ctx>) -> Action + Send + Sync + 'static,
@@ -447,7 +435,7 @@ fn tell_watch_errors<K, E>(
     results: Option<Results<K, E>>,
 ) -> OnError
 where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin> + Clone + 'static,
+    K: Reconcilable,
     E: Send + 'static,
     Results<K, E>: Send + Sync,
 {

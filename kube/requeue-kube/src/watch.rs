@@ -7,7 +7,7 @@ use crate::echo::{Version, asks_for_more};
 use crate::feed::{Feed, Trigger};
 use crate::lists::{List, Lists};
 use crate::patience::SharedBackoff;
-use crate::{Cause, ObjectKey};
+use crate::{Cause, ObjectKey, Reconcilable};
 use futures::{FutureExt, Stream, StreamExt};
 use kube::Resource;
 use kube::api::ObjectMeta;
@@ -15,7 +15,6 @@ use kube::runtime::reflector::store::{Store, Writer};
 use kube::runtime::watcher::{self, Event};
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -110,7 +109,7 @@ pub(crate) async fn objects<K>(
     mut list: List,
     start: Start,
 ) where
-    K: Resource<DynamicType: Hash + Eq + Clone> + Clone + 'static,
+    K: Reconcilable,
 {
     let Start { feed, on_error, .. } = start;
     let kind: Arc<str> = K::kind(&dyntype).into();
@@ -197,7 +196,7 @@ pub(crate) async fn touched<K, O>(
     list: List,
     start: Start,
 ) where
-    K: Resource<DynamicType: Hash + Eq + Clone> + Clone + 'static,
+    K: Reconcilable,
     O: Borrow<K>,
 {
     let Start { feed, on_error, .. } = start;

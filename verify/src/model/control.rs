@@ -11,6 +11,8 @@ pub struct Cancelled {
     pub dirty: bool,
     /// Instant when its timer would have fired.
     pub due: Option<Nanos>,
+    /// It was in the list of unfinished keys.
+    pub unfinished: bool,
     /// The value in its slot.
     pub value: Option<Vec<u32>>,
 }
@@ -51,7 +53,8 @@ impl Model {
         self.merge_newer(key, value);
         self.told.coalesced += u64::from(added == Added::Coalesced);
         if known.failures > self.num_requeues(key) {
-            self.failures.insert(key, known.failures);
+            let expires = self.expires(known.due.map_or(self.now, |due| due.max(self.now)));
+            self.failures.insert(key, (known.failures, expires));
         }
         if idle && (known.attempt > 1 || known.failures > 0) {
             let entry = self.keys.get_mut(&key).expect("it was triggered");
@@ -68,7 +71,7 @@ impl Model {
     /// record.
     #[must_use]
     pub fn known(&self) -> Vec<(u64, u32)> {
-        let failed = self.failures.iter().filter(|(_, failures)| **failures > 0).map(|(key, _)| *key);
+        let failed = self.failures.keys().copied().filter(|key| self.num_requeues(*key) > 0);
         let mut keys: Vec<u64> = self.keys.keys().copied().chain(failed).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -81,7 +84,7 @@ impl Model {
         if forget {
             self.forget(key);
         }
-        self.unlist(key);
+        let unfinished = self.unlist(key);
         let entry = self.keys.get_mut(&key)?;
         let (ready, dirty) = (std::mem::take(&mut entry.ready), std::mem::take(&mut entry.dirty));
         let due = entry.due();
@@ -96,6 +99,12 @@ impl Model {
         }
         self.tidy(key);
         self.drains_may_end();
-        (ready || dirty || due.is_some()).then_some(Cancelled { ready, dirty, due, value })
+        (ready || dirty || due.is_some() || unfinished).then_some(Cancelled {
+            ready,
+            dirty,
+            due,
+            unfinished,
+            value,
+        })
     }
 }

@@ -52,6 +52,8 @@ pub struct Options {
     pub base: Nanos,
     /// The exponential limiter's longest delay.
     pub max: Nanos,
+    /// Its records expire so long after the end of the last delay that they gave.
+    pub expire_after: Option<Nanos>,
 }
 
 /// The order of the ready line (B10).
@@ -357,8 +359,8 @@ pub struct Model {
     paused_groups: Vec<u64>,
     /// Touches of ready keys, for the order of the user's own.
     touches: BTreeMap<u64, u32>,
-    /// The limiter's records.
-    failures: BTreeMap<u64, u32>,
+    /// The limiter's records: how many failures, and when the record expires.
+    failures: BTreeMap<u64, (u32, Nanos)>,
     phase: Phase,
     /// A drain that waits for waiting keys is under way, until this deadline.
     drain_waits: Option<Nanos>,
@@ -833,13 +835,19 @@ impl Model {
     }
 
     fn when(&mut self, key: u64) -> Nanos {
-        let failures = self.failures.entry(key).or_default();
+        let failures = self.num_requeues(key);
         let mut delay = self.options.base;
-        for _ in 0..(*failures).min(64) {
+        for _ in 0..failures.min(64) {
             delay = delay.saturating_mul(2);
         }
-        *failures += 1;
-        delay.min(self.options.max)
+        let delay = delay.min(self.options.max);
+        self.failures.insert(key, (failures + 1, self.expires(self.now.saturating_add(delay))));
+        delay
+    }
+
+    /// "A record expires after a configurable time since the end of the last delay that it gave", which is then.
+    fn expires(&self, then: Nanos) -> Nanos {
+        self.options.expire_after.map_or(Nanos::MAX, |after| then.saturating_add(after))
     }
 
     /// `forget`: "clears the limiter's record of the key and leaves a timer alone".
@@ -850,7 +858,11 @@ impl Model {
     /// `num_requeues`.
     #[must_use]
     pub fn num_requeues(&self, key: u64) -> u32 {
-        self.failures.get(&key).copied().unwrap_or(0)
+        // "an expired one reads 0"
+        self.failures
+            .get(&key)
+            .filter(|(_, expires)| *expires > self.now)
+            .map_or(0, |(failures, _)| *failures)
     }
 
     /// `try_get`.

@@ -68,10 +68,9 @@ impl Model {
         self.list.as_ref().is_some_and(|list| list.keys.contains_key(&key))
     }
 
-    pub(super) fn unlist(&mut self, key: u64) {
-        if let Some(list) = &mut self.list {
-            list.keys.remove(&key);
-        }
+    /// Takes a key out of the list; whether it was there.
+    pub(super) fn unlist(&mut self, key: u64) -> bool {
+        self.list.as_mut().is_some_and(|list| list.keys.remove(&key).is_some())
     }
 
     /// "Whose timer is dropped": it is in the list, once a drain has begun.
@@ -80,7 +79,9 @@ impl Model {
         let timer = entry.timer.take().expect("it has a timer");
         let next = timer.by_outcome && entry.run.is_none() && !entry.ready;
         let attempt = if next { entry.failed + 1 } else { 1 };
-        if let Some(list) = &mut self.list {
+        // "a run that starts absorbs the timers that were set before it started" (D6): one that is to come has this one
+        let runs = entry.ready || entry.dirty || entry.window.as_ref().is_some_and(|window| window.owes);
+        if let Some(list) = self.list.as_mut().filter(|_| !(runs && self.options.absorbed)) {
             let left = Left { due: Some(timer.due), attempt, priority: timer.priority, refused: false };
             list.enter(key, left);
         }
@@ -135,7 +136,10 @@ impl Model {
             self.unlist(key);
             let value = self.keys.get_mut(&key).and_then(|entry| entry.slot.take());
             self.tidy(key);
-            let failures = if counts { self.failures.remove(&key).unwrap_or(0) } else { 0 };
+            let failures = if counts { self.num_requeues(key) } else { 0 };
+            if counts {
+                self.forget(key);
+            }
             Unfinished { key, value, failures, attempt, due, priority, refused }
         };
         keys.into_iter().map(take).collect()

@@ -14,7 +14,7 @@ use std::task::Poll;
 type Took = (bool, bool, Option<Instant>, Option<Vec<u32>>);
 
 fn took(cancelled: Option<Cancelled>) -> Option<Took> {
-    let Cancelled { ready, dirty, due, value } = cancelled?;
+    let Cancelled { ready, dirty, due, value, .. } = cancelled?;
     Some((ready, dirty, due, value.map(|value| value.items.clone())))
 }
 

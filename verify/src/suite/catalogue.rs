@@ -741,13 +741,15 @@ macro_rules! q_unfinished {
             q11_a_drain_that_is_told_to_drop_drops_keys_that_wait_out_a_failure,
             q11_a_refused_retry_is_in_the_list_unless_its_run_ends_well_all_the_same,
             q11_a_dropped_guard_whose_retry_is_refused_leaves_its_key_unfinished,
+            q11_done_and_get_the_next_after_a_refused_retry_leaves_the_value_in_the_list,
             q11_where_a_key_is_dirty_its_next_run_decides_after_a_refused_retry,
             q11_a_drain_that_works_failed_keys_off_refuses_again_after_a_time,
             q11_a_key_that_is_ready_as_well_stays_in_the_list_until_its_run_has_ended,
+            q11_a_timer_that_the_run_to_come_absorbs_is_not_in_the_list,
             q11_several_drains_have_one_list_which_is_handed_out_once,
             q11_shut_down_during_a_drain_lists_what_it_drops,
             q11_a_drain_that_nobody_waits_for_keeps_its_list_for_the_next,
-            q11_a_cancelled_key_leaves_the_list,
+            q11_a_cancelled_key_leaves_the_list_and_its_value_is_in_the_answer,
             q11_the_list_goes_on_in_another_queue_by_restore,
         }
     };

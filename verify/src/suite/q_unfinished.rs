@@ -146,6 +146,33 @@ pub fn q11_a_dropped_guard_whose_retry_is_refused_leaves_its_key_unfinished<A: A
     assert_eq!(q.take_unfinished(), [UnfinishedKey { value: Some(vec![7]), ..left(1, true) }]);
 }
 
+pub fn q11_done_and_get_the_next_after_a_refused_retry_leaves_the_value_in_the_list<A: Adapter>() {
+    for (polled, dirty) in [(true, false), (false, false), (true, true)] {
+        let q = Subject::<A>::new();
+        q.trigger(1, When::Now, Some(Value::of(7))).expect("open");
+        let one = q.take(1);
+        if dirty {
+            q.add(1);
+        }
+        let _drain = q.drain(Waiters::Drop);
+        let mut next = sound(one.retry()).expect_err("refused").nexting();
+        if polled {
+            let Poll::Ready(next) = poll_once(&mut next) else { panic!("the queue is over, or 1 is ready") };
+            if let Some(next) = sound(next) {
+                assert_eq!(
+                    next.value().map(|value| value.items.clone()),
+                    Some(vec![7]),
+                    "the next run has it"
+                );
+                drop(sound(next.retry()).expect_err("refused"));
+            }
+        }
+        drop(next);
+        let one = UnfinishedKey { value: Some(vec![7]), ..left(1, true) };
+        assert_eq!(q.take_unfinished(), [one]);
+    }
+}
+
 pub fn q11_where_a_key_is_dirty_its_next_run_decides_after_a_refused_retry<A: Adapter>() {
     for fails in [false, true] {
         let q = Subject::<A>::new();
@@ -196,6 +223,28 @@ pub fn q11_a_key_that_is_ready_as_well_stays_in_the_list_until_its_run_has_ended
     assert_eq!(q.take_unfinished(), [UnfinishedKey { due, ..left(1, false) }]);
 }
 
+pub fn q11_a_timer_that_the_run_to_come_absorbs_is_not_in_the_list<A: Adapter>() {
+    let q = Subject::<A>::with(Config { absorbed: true, ..Config::default() });
+    // ready, dirty, and held: that timer was set during the run
+    q.add_after(1, ms(50));
+    q.add_many([1, 2, 3]);
+    let (one, two, three) = (q.take(1), q.take(2), q.take(3));
+    q.add_after(2, ms(60));
+    q.add(2);
+    q.add_after(3, ms(70));
+    sound(one.succeed());
+    q.add_after(1, ms(50));
+    q.add(1);
+    let mut drain = q.drain(Waiters::Drop);
+    sound(two.succeed());
+    sound(three.succeed());
+    assert_eq!(q.work_off(), [1, 2]);
+    let drained = answer(poll_once(&mut drain));
+    assert_eq!((drained.complete, drained.unfinished, drained.dropped), (false, 1, 3));
+    let due = Some(q.clock.at() + ms(70));
+    assert_eq!(q.take_unfinished(), [UnfinishedKey { due, ..left(3, false) }]);
+}
+
 pub fn q11_several_drains_have_one_list_which_is_handed_out_once<A: Adapter>() {
     let q = Subject::<A>::new();
     q.add_after(1, ms(50));
@@ -239,11 +288,21 @@ pub fn q11_a_drain_that_nobody_waits_for_keeps_its_list_for_the_next<A: Adapter>
     assert_eq!(q.take_unfinished().len(), 1);
 }
 
-pub fn q11_a_cancelled_key_leaves_the_list<A: Adapter>() {
+pub fn q11_a_cancelled_key_leaves_the_list_and_its_value_is_in_the_answer<A: Adapter>() {
     let q = Subject::<A>::new();
     q.trigger(1, When::After(ms(50), Policy::Earliest), Some(Value::of(7))).expect("open");
     let _drain = q.drain(Waiters::Drop);
-    assert!(sound(q.queue.cancel(&1.into(), false)).is_none(), "nothing asks for a run of it");
+    let cancelled = sound(q.queue.cancel(&1.into(), false)).expect("it was in the list");
+    assert!(
+        cancelled.unfinished && !cancelled.ready && cancelled.due.is_none(),
+        "nothing asks for a run of it"
+    );
+    assert_eq!(
+        cancelled.value.map(|value| value.items.clone()),
+        Some(vec![7]),
+        "nothing is thrown away unseen"
+    );
+    assert!(sound(q.queue.cancel(&1.into(), false)).is_none());
     assert_eq!(answer(poll_once(&mut q.drain(Waiters::Drop))).unfinished, 0);
     assert_eq!(q.take_unfinished(), []);
 }

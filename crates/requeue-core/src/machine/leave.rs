@@ -4,7 +4,7 @@ use super::{Core, DIRTY, HELD, PENDING, READY, RESET, TIMED};
 use crate::Instant;
 use core::borrow::Borrow;
 
-/// Result of [`Core::cancel`]: at least one of `ready`, `dirty` and `waiting_until` is set.
+/// Result of [`Core::cancel`]: at least one of `ready`, `dirty`, `waiting_until` and `unfinished` is set.
 ///
 /// ```
 /// # use requeue_core::{Cancelled, Config, Core, Delay, Trigger};
@@ -24,6 +24,8 @@ pub struct Cancelled<V = ()> {
     pub dirty: bool,
     /// When its timer would have been due.
     pub waiting_until: Option<Instant>,
+    /// It was in the list of keys that drains have left unfinished.
+    pub unfinished: bool,
     /// The merged payload that its next run would have got.
     pub value: Option<V>,
 }
@@ -128,7 +130,7 @@ impl<K, V> Core<K, V> {
         let flags = self.arena.flags(slot);
         let left = self.leave_line(slot, withdraw);
         let waiting_until = self.timers.due(slot);
-        let unlisted = self.unlist(slot);
+        let unfinished = self.unlist(slot);
         self.clear_window(slot);
         self.clear_timer(slot);
         // the requests of triggers in a back-off are forgotten with them
@@ -136,18 +138,14 @@ impl<K, V> Core<K, V> {
         if forget {
             self.forget_failures(slot);
         }
-        let cancelled = (left || waiting_until.is_some()).then(|| {
+        let cancelled = (left || waiting_until.is_some() || unfinished).then(|| {
             if flags & HELD == 0 {
                 // no further run follows the failures in a row
                 self.restart_attempts(slot);
             }
             let (ready, dirty) = (flags & READY != 0, flags & DIRTY != 0);
-            Cancelled { ready, dirty, waiting_until, value: self.dead_value(slot) }
+            Cancelled { ready, dirty, waiting_until, unfinished, value: self.dead_value(slot) }
         });
-        if unlisted && cancelled.is_none() {
-            let value = self.dead_value(slot);
-            self.discard(None, value);
-        }
         (cancelled, self.release(slot))
     }
 }

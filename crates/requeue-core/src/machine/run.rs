@@ -851,12 +851,11 @@ impl<K, V> Core<K, V> {
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut afresh = false;
         let mut unfinished = false;
-        // refused to come again without a failure: the payload is done with
-        let mut spent = false;
-        if !self.refusals.is_empty() {
-            spent = matches!(how, How::Done)
-                && self.refusals.get(&slot).is_some_and(|refusal| !refusal.is_failure());
-            if let Some(refusal) = self.refused_before(slot, &how).filter(|_| self.ledger.is_some()) {
+        // a run that asked to come again without a failure is done with its payload
+        let mut keeps_payload = true;
+        if let Some(refusal) = self.take_refusal(slot, &how) {
+            keeps_payload = refusal.is_failure();
+            if flags & DIRTY == 0 && self.ledger.is_some() {
                 self.list_refused(slot, refusal);
                 unfinished = true;
             }
@@ -913,7 +912,7 @@ impl<K, V> Core<K, V> {
                 }
             }
         }
-        if !spent && (delay.is_some() || dirty || unfinished) {
+        if keeps_payload && (delay.is_some() || dirty || unfinished) {
             goes_back = value;
         } else {
             dead = value;

@@ -258,6 +258,13 @@ impl<K, V> Core<K, V> {
             self.end_sweep();
             return false;
         }
+        if self.sweep == Sweep::KeepRetries {
+            // before the deadline is looked at: what the drain dropped as it began does not run, however late this is
+            if !self.keep_retries_only() {
+                self.end_sweep();
+            }
+            return true;
+        }
         if let Some(deadline) = self.waiting_drain.filter(|deadline| *deadline <= self.now) {
             // what was due by then still comes before the end, however late this is
             if self.fire_due(deadline) {
@@ -268,15 +275,8 @@ impl<K, V> Core<K, V> {
             self.open.shut_at(deadline);
         }
         let more = match self.sweep {
-            Sweep::None => return self.fire_due(self.now),
+            Sweep::None | Sweep::KeepRetries => return self.fire_due(self.now),
             Sweep::Fire => self.fire_due(Instant::NEVER),
-            Sweep::KeepRetries => {
-                if self.keep_retries_only() {
-                    return true;
-                }
-                self.end_sweep();
-                return self.fire_due(self.now);
-            }
             Sweep::Drop if self.open.any_open() => self.close_some(),
             Sweep::Drop => self.drop_some(),
         };

@@ -254,9 +254,15 @@ impl<K, V> Core<K, V> {
         self.records.get(slot).map_or(0, |record| record.retries).saturating_add(1)
     }
 
-    /// Drops the timer of this slot, for a shutdown. If a drain has begun the key enters the list.
+    /// Drops the timer of this slot, for a shutdown. If a drain has begun the key enters the list, unless a run is to come that
+    /// would have absorbed the timer.
     pub(super) fn drop_timer(&mut self, slot: u32) {
         let flags = self.arena.flags(slot);
+        let runs = flags & (READY | DIRTY) != 0 || self.window_until(slot, flags, true).is_some();
+        if self.timers_absorbed && runs {
+            self.clear_timer(slot);
+            return self.let_go(slot);
+        }
         if self.outlived.is_some() && flags & (READY | HELD) != 0 {
             self.outlive(slot, self.own_due(slot), self.line.timer_priority(slot));
         }
@@ -303,6 +309,19 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    /// The run goes on without its payload, which goes back to the key at once if a retry of the run was refused; else it stays
+    /// where it is.
+    ///
+    /// # Panics
+    ///
+    /// If merge panics: the key has what that left of the payload.
+    #[doc(hidden)]
+    pub fn leave_payload(&mut self, run: &super::RunRef<K>, payload: &mut Option<V>) {
+        if self.refusals.get(&run.slot()).is_some_and(Refusal::is_failure) && !self.is_inert(run) {
+            self.merge_back(run.slot(), payload.take());
+        }
+    }
+
     /// Whether the run asked for another one, and was refused.
     ///
     /// ```
@@ -331,11 +350,14 @@ impl<K, V> Core<K, V> {
         !self.refusals.is_empty()
     }
 
-    /// Takes the recorded refusal of a run that ends. `None` if the key is not unfinished because of it.
-    pub(super) fn refused_before(&mut self, slot: u32, how: &How<'_>) -> Option<Refusal> {
-        let refusal = self.refusals.remove(&slot)?;
-        let runs_again = self.arena.flags(slot) & DIRTY != 0;
-        (matches!(how, How::Done) && !runs_again).then_some(refusal)
+    /// Takes the recorded refusal of a run that ends. `None` also if the run ends in another way than done, which replaces
+    /// what was refused.
+    #[inline]
+    pub(super) fn take_refusal(&mut self, slot: u32, how: &How<'_>) -> Option<Refusal> {
+        if self.refusals.is_empty() {
+            return None;
+        }
+        self.refusals.remove(&slot).filter(|_| matches!(how, How::Done))
     }
 
     /// Lists the key of a current run that is about to end, whose request was refused and which has no run to

@@ -7,9 +7,12 @@
 //! it.
 
 mod alarms;
+mod later;
 mod lookout;
 
 use self::alarms::QueueAlarms;
+pub(crate) use self::later::Later;
+use self::later::Laters;
 pub(crate) use self::lookout::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
@@ -97,6 +100,8 @@ pub(crate) struct Shared<K, V> {
     holders: Mutex<Vec<Weak<dyn Holders>>>,
     /// Callbacks of this queue's workers for keys that a drain leaves unfinished.
     pub(crate) give_up_hooks: Mutex<Vec<Weak<OnUnfinished<K>>>>,
+    /// Drops that could not have the lock.
+    laters: Laters<K, V>,
     /// Number of handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
 }
@@ -137,6 +142,7 @@ impl<K, V> Shared<K, V> {
             name,
             holders: Mutex::new(Vec::new()),
             give_up_hooks: Mutex::new(Vec::new()),
+            laters: Laters::new(),
             handles: atomic::AtomicUsize::new(1),
         }
     }
@@ -410,6 +416,8 @@ impl<K, V> Shared<K, V> {
     /// Completes a shutdown's work on all timers, one batch per lock hold.
     pub(crate) fn finish_sweep(&self, now: Instant) {
         self.enter_at(now).close();
+        // users' code may have caught the panic of a drop
+        self.make_up_for_drops();
     }
 
     /// Ends a lock hold and does the work that follows it.
@@ -629,6 +637,7 @@ impl<K, V> Locked for Shared<K, V> {
     #[inline(never)]
     fn end(held: Plain<'_, State<K, V>>, shared: &Self) {
         shared.unlock(held);
+        shared.make_up_for_drops();
     }
 }
 

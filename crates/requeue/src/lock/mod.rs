@@ -54,6 +54,12 @@ impl<T> Lock<T> {
         Self { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
+    /// Whether this thread has it.
+    #[inline]
+    pub(crate) fn is_held_here(&self) -> bool {
+        self.raw.is_held_here()
+    }
+
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }

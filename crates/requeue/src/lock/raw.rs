@@ -163,6 +163,12 @@ impl RawLock {
         self.holder.compare_exchange(FREE, word, Acquire, Relaxed).map(drop)
     }
 
+    /// Whether this thread has the lock: no other one writes this thread's number there.
+    #[inline]
+    pub(super) fn is_held_here(&self) -> bool {
+        self.holder.load(Relaxed) & !CALLER == this_thread()
+    }
+
     /// Like [`try_take`](Self::try_take), but does not fetch the cache line for writing while the lock is
     /// taken.
     #[inline]

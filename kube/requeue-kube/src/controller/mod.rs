@@ -11,10 +11,9 @@ use crate::metrics::ControllerMetrics;
 use crate::patience::{SharedBackoff, patiently};
 use crate::running::{Running, Stopper};
 use crate::watch::{self, Start};
-use crate::{Action, Causes, Config, Metrics, ObjectKey};
+use crate::{Action, Causes, Config, Metrics, ObjectKey, Reconcilable};
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
-use kube::Resource;
 use kube::api::Api;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -22,7 +21,6 @@ use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 use requeue::limiter::{Bucket, Exponential, Jitter, MaxOf, RateLimiter};
 use requeue::{Debounce, TokioClock, TokioClockError, WorkQueue};
-use serde::de::DeserializeOwned;
 use std::borrow::Borrow;
 use std::fmt;
 use std::fmt::Debug;
@@ -73,10 +71,7 @@ type Grouping =
 /// # }
 /// ```
 #[must_use = "a controller does nothing before `run` or `start`"]
-pub struct Controller<K>
-where
-    K: Resource<DynamicType: Eq + Hash> + Clone + 'static,
-{
+pub struct Controller<K: Reconcilable> {
     store: Store<K>,
     dyntype: K::DynamicType,
     sources: Vec<Source>,
@@ -91,10 +86,7 @@ where
     elector: Option<Elector>,
 }
 
-impl<K> Debug for Controller<K>
-where
-    K: Resource<DynamicType: Eq + Hash> + Clone + 'static,
-{
+impl<K: Reconcilable> Debug for Controller<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Controller")
             .field("name", &self.name)
@@ -103,16 +95,7 @@ where
     }
 }
 
-impl<K> Controller<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Reconcilable> Controller<K> {
     /// A controller for the objects of this kind that the API and the watch's configuration select.
     ///
     /// An object that leaves the selection (for example by losing a label) counts as deleted for the
@@ -460,6 +443,7 @@ where
                 .limiter(limiter)
                 .priorities()
                 .max_wait(config.max_wait)
+                .overdue_every(config.overdue_every)
                 // A run says anew when the next one is.
                 .timers_absorbed(true);
         if let Some((quiet, at_most)) = config.debounce {
@@ -504,33 +488,16 @@ fn in_turns<T>(stream: impl Stream<Item = T>) -> impl Stream<Item = T> {
 }
 
 /// Ends the controller with the stream that runs it.
-struct Ends<K>(Running<K>)
-where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static;
+struct Ends<K: Reconcilable>(Running<K>);
 
-impl<K> Drop for Ends<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Reconcilable> Drop for Ends<K> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// A controller whose queue is built.
-pub(crate) struct Opened<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> {
+pub(crate) struct Opened<K: Reconcilable> {
     pub(crate) queue: WorkQueue<ObjectKey, Causes>,
     pub(crate) feed: Feed,
     pub(crate) config: Config,
@@ -550,10 +517,7 @@ pub(crate) struct Opened<K: Resource<DynamicType: Eq + Hash> + Clone + 'static> 
 pub(crate) type Read<K> =
     Arc<dyn Fn(&ObjectKey) -> BoxFuture<'static, kube::Result<Option<K>>> + Send + Sync>;
 
-fn read_by<K>(client: kube::Client, dyntype: K::DynamicType) -> Read<K>
-where
-    K: Resource<DynamicType: Send + Sync> + DeserializeOwned + 'static,
-{
+fn read_by<K: Reconcilable>(client: kube::Client, dyntype: K::DynamicType) -> Read<K> {
     Arc::new(move |key| {
         // An `Api` of all namespaces reads no object of one.
         let path = K::url_path(&dyntype, key.namespace());

@@ -4,7 +4,7 @@ use super::{Controller, in_turns};
 use crate::feed::Trigger;
 use crate::patience::patiently;
 use crate::watch::{self, Relation, Start};
-use crate::{Cause, ObjectKey};
+use crate::{Cause, ObjectKey, Reconcilable};
 use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
@@ -23,16 +23,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-impl<K> Controller<K>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone + Debug + Send + Sync + Unpin>
-        + Clone
-        + DeserializeOwned
-        + Debug
-        + Send
-        + Sync
-        + 'static,
-{
+impl<K: Reconcilable> Controller<K> {
     /// Watches objects that name one of ours as an owner; their changes trigger the owner. Only their
     /// metadata is watched, and only version and owners are kept.
     ///
@@ -339,10 +330,7 @@ fn keys<K: Resource>(objects: impl IntoIterator<Item = ObjectRef<K>>) -> Vec<Obj
     objects.into_iter().map(|object| ObjectKey::of(&object)).collect()
 }
 
-fn all_of<K>(store: &Store<K>) -> Vec<ObjectKey>
-where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
-{
+fn all_of<K: Reconcilable>(store: &Store<K>) -> Vec<ObjectKey> {
     store.state().iter().map(|object| ObjectKey::from_obj(&**object)).collect()
 }
 
@@ -355,7 +343,7 @@ fn group_of(api_version: &str) -> &str {
 /// static type says which; for a kind known only at run time the store is asked for either.
 fn owner_key<K>(store: &Store<K>, of: &K::DynamicType, namespace: Option<&str>, name: &str) -> ObjectKey
 where
-    K: Resource<DynamicType: Eq + Hash + Clone> + Clone + 'static,
+    K: Reconcilable,
 {
     let scope = TypeId::of::<K::Scope>();
     if scope == TypeId::of::<ClusterResourceScope>() {

@@ -4,7 +4,7 @@ use crate::world::{SECOND, World, config};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use requeue_kube::lease::Elector;
-use requeue_kube::{Config, Running, fake};
+use requeue_kube::{Action, Config, Running, fake};
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -27,6 +27,25 @@ fn sweep(objects: usize) -> World {
         world.write(&format!("m{n}"), json!({"takes_ms": "100"}));
     }
     world
+}
+
+/// Runs a controller for some time, in which there is always something that has changed.
+async fn busy(world: &World, config: Config, time: Duration) -> Running<ConfigMap> {
+    let running = world.start(world.maps().with_config(config));
+    sleep(SECOND).await;
+    let begin = world.now();
+    while world.now() - begin < time {
+        for n in 0..3 {
+            world.write(&format!("busy{n}"), json!({"takes_ms": "100"}));
+        }
+        sleep(SECOND / 10).await;
+    }
+    running
+}
+
+/// Number of runs, of what was listed, that began in this time.
+fn listed(world: &World, from: Duration, to: Duration) -> usize {
+    world.runs().iter().filter(|run| run.name.starts_with('m') && (from..to).contains(&run.at)).count()
 }
 
 fn one_by_one() -> Config {
@@ -53,19 +72,8 @@ async fn k16_a_change_in_a_sweep_that_is_older_than_max_wait_runs_within_two_tur
 #[tokio::test(start_paused = true)]
 async fn k16_what_was_listed_has_one_turn_in_eight_when_it_is_older_than_max_wait() {
     let world = sweep(40);
-    let running = world.start(world.maps().with_config(one_by_one()));
-    sleep(SECOND).await;
-    // From now on there is always something that has changed.
-    let begin = world.now();
-    while world.now() - begin < 120 * SECOND {
-        for n in 0..3 {
-            world.write(&format!("busy{n}"), json!({"takes_ms": "100"}));
-        }
-        sleep(SECOND / 10).await;
-    }
-    let listed = |from: Duration, to: Duration| {
-        world.runs().iter().filter(|run| run.name.starts_with('m') && (from..to).contains(&run.at)).count()
-    };
+    let running = busy(&world, one_by_one(), 120 * SECOND).await;
+    let listed = |from, to| listed(&world, from, to);
     // Nothing of the list for its first 30 s, and then one run in eight until all of it has run.
     assert_eq!(listed(2 * SECOND, 29 * SECOND), 0);
     let turns = listed(31 * SECOND, 47 * SECOND);
@@ -73,6 +81,23 @@ async fn k16_what_was_listed_has_one_turn_in_eight_when_it_is_older_than_max_wai
     assert!(listed(31 * SECOND, 39 * SECOND) <= 11);
     assert_eq!(listed(Duration::ZERO, 62 * SECOND), 40, "each within 8 runs of the one before");
     drop(running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k16_the_share_of_what_was_listed_can_be_set() {
+    let world = sweep(100);
+    let running = busy(&world, one_by_one().overdue_every(2), 50 * SECOND).await;
+    assert_eq!(listed(&world, 2 * SECOND, 29 * SECOND), 0);
+    let turns = listed(&world, 31 * SECOND, 39 * SECOND);
+    assert!((38..=42).contains(&turns), "{turns} of 80 runs");
+    drop(running);
+    let refused = world.maps().with_config(one_by_one().overdue_every(1));
+    let error = refused.start(
+        |_, _| async { Ok(Action::await_change()) },
+        |_, _: &kube::Error, _| Action::backoff(),
+        ().into(),
+    );
+    assert!(error.is_err_and(|error| error.to_string().contains("overdue_every")));
 }
 
 async fn after_a_wait(world: &World, running: &Running<ConfigMap>) {

@@ -6,6 +6,8 @@
 //! The first read of a handler is a plain one, with a relaxed load: a read-modify-write would itself be the
 //! barrier whose absence the test must find.
 
+mod accounts;
+
 use requeue::limiter::Exponential;
 use requeue::{Add, Debounce, DrainOptions, GroupRules, InBackoff, WaitingKeys, WorkQueue};
 use requeue_verify::fronts::{smol_executor, tokio_runtime};
@@ -375,7 +377,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
 }
 
 /// A trigger with a random selection of options.
-fn some_add(random: &mut Random) -> Add {
+fn some_add<V>(random: &mut Random) -> Add<V> {
     let us = |random: &mut Random| Duration::from_micros(random.below(200));
     let priority = random.below(5) as i16 - 2;
     let add = Add::now().priority(priority);
@@ -691,7 +693,8 @@ impl std::hash::Hash for Counted {
 /// In each round the key is published, a write and an add that may find it without the lock race the
 /// hand-out, and the last run must have seen the write.
 fn fresh_against_the_hand_out<K: std::hash::Hash + Eq + Clone + Send + Sync>(random: &mut Random, key: &K) {
-    const ROUNDS: u64 = 10_000;
+    // each takes two switches of threads, which is minutes for 10,000 where forty others want the core
+    const ROUNDS: u64 = 2_500;
     let q = WorkQueue::<K>::new();
     // lines of their own: the wait for one is part of what may go wrong
     #[repr(align(128))]

@@ -1,0 +1,54 @@
+//! Makes up for drops that could not have the queue's lock (`hold/later.rs`).
+
+use crate::ending::{abandon, after_end, end_in_drop, finish, later_end};
+use crate::hold::{Later, Shared};
+use crate::panics::quietly;
+
+impl<K, V> Shared<K, V> {
+    /// Makes up for drops. Not under the lock.
+    #[cold]
+    pub(crate) fn make_up_for_drops(&self) {
+        for later in self.take_laters() {
+            quietly(|| self.make_up_for(later));
+        }
+    }
+
+    fn make_up_for(&self, later: Later<K, V>) {
+        match later {
+            Later::Done(run) => {
+                let end = |run: &mut _, value: &mut _| finish(self, run, false, None, value);
+                end_in_drop(self, &mut Some(run), &mut None, end, |run, _| Later::Done(run));
+            }
+            Later::End { run, mut value } => {
+                let end = |run: &mut _, value: &mut _| abandon(self, run, value, None);
+                end_in_drop(self, &mut Some(run), &mut value, end, later_end);
+            }
+            Later::PutBack { run, value } => {
+                let slot = run.slot();
+                let mut hold = self.hold(None);
+                let mut ended = hold.core.put_back(run, value);
+                self.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
+                hold.close();
+                after_end(self, ended);
+            }
+            Later::Waiter(id) => {
+                let mut hold = self.lock();
+                let old = hold.waiters().leave(id);
+                if hold.close_after_leaving() {
+                    self.update_alarms(None);
+                }
+                drop(old);
+            }
+            Later::Drain(place) => drop(self.leave_drain(place)),
+            Later::Adder(ticket) => {
+                let mut hold = self.lock();
+                let old = hold.adders().leave(&mut Some(ticket));
+                hold.close();
+                drop(old);
+            }
+            Later::ShutDown => {
+                self.shut_down(self.now());
+            }
+        }
+    }
+}
