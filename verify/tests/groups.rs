@@ -43,7 +43,7 @@ fn b3_groups_and_another_order_are_refused_when_the_queue_is_built() {
     for built in built {
         let error = built.unwrap_err();
         assert_eq!(error, BuildError::OrderAndGroups);
-        assert!(error.to_string().contains("leave out .order(…) and .custom_order(…), or .group_by(…)"));
+        assert!(error.to_string().contains("remove .order(…) and .custom_order(…), or .group_by(…)"));
     }
     assert!(builder().order(Order::Fifo).build().is_ok(), "it is first in first out");
     assert!(builder().max_wait(ms(1)).build().is_ok(), "groups pass keys over");
@@ -54,7 +54,7 @@ fn b3_a_cap_of_0_and_priorities_within_nothing_are_refused_when_the_queue_is_bui
     let builder = WorkQueue::<u64>::builder;
     let error = builder().group_by_with(tens, GroupRules::new().cap(0)).build().unwrap_err();
     assert_eq!(error, BuildError::GroupCapZero);
-    assert!(error.to_string().contains("give .cap(…) at least 1"));
+    assert!(error.to_string().contains("group cap must be at least 1"));
     let built = [
         builder().priorities_within_groups().build(),
         builder().priorities().priorities_within_groups().build(),
@@ -63,7 +63,7 @@ fn b3_a_cap_of_0_and_priorities_within_nothing_are_refused_when_the_queue_is_bui
     for built in built {
         let error = built.unwrap_err();
         assert_eq!(error, BuildError::NothingWithinGroups);
-        assert!(error.to_string().contains("call .priorities() and .group_by(…) on the builder too"));
+        assert!(error.to_string().contains("call .priorities() and .group_by(…) on the builder"));
     }
 }
 

@@ -36,12 +36,12 @@ fn b2_priorities_and_another_order_are_refused_when_the_queue_is_built() {
     ] {
         let error = built.unwrap_err();
         assert_eq!(error, BuildError::OrderAndPriorities);
-        assert!(said(error).contains("leave out .order(…) and .custom_order(…), or .priorities()"));
+        assert!(said(error).contains("remove .order(…) and .custom_order(…), or .priorities()"));
     }
     assert!(builder().order(Order::Fifo).priorities().build().is_ok(), "it is first in first out");
     let error = builder().max_wait(ms(1)).build().unwrap_err();
     assert_eq!(error, BuildError::MaxWaitWithoutPriorities);
-    assert!(said(error).contains("call .priorities() or .group_by(…) on the builder too"));
+    assert!(said(error).contains("call .priorities() or .group_by(…) on the builder"));
 }
 
 #[test]
