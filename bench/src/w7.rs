@@ -1,4 +1,4 @@
-//! W7: bytes a key that is ready.
+//! W7: bytes per ready key.
 
 use crate::keys::keys;
 use crate::measure::{allocations, rss_bytes};

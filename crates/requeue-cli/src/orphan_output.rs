@@ -21,7 +21,7 @@ struct Shared {
     /// Outputs that the thread has not seen yet.
     fresh: Vec<Output>,
     /// Wakes the thread, which exists from the first output on.
-    bell: Option<OwnedFd>,
+    wake_pipe: Option<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -40,15 +40,15 @@ impl OrphanOutput {
     pub(crate) fn take(&self, output: Output) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.fresh.push(output);
-        match &shared.bell {
-            Some(bell) => {
-                // A full pipe has rung already.
-                let _ = rustix::io::write(bell, b"!");
+        match &shared.wake_pipe {
+            Some(wake_pipe) => {
+                // A full pipe wakes it already.
+                let _ = rustix::io::write(wake_pipe, b"!");
             }
             None => {
-                let Ok((heard, bell)) = pipe() else { return };
-                let _ = rustix::io::ioctl_fionbio(&bell, true);
-                shared.bell = Some(bell);
+                let Ok((heard, wake_pipe)) = pipe() else { return };
+                let _ = rustix::io::ioctl_fionbio(&wake_pipe, true);
+                shared.wake_pipe = Some(wake_pipe);
                 let (theirs, console) = (Arc::clone(&self.shared), Arc::clone(&self.console));
                 shared.thread = std::thread::Builder::new()
                     .name("lingering output".to_owned())
@@ -60,11 +60,11 @@ impl OrphanOutput {
 
     /// Passes on the available output, and closes the rest.
     pub(crate) fn end(&self) {
-        let (bell, thread) = {
+        let (wake_pipe, thread) = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            (shared.bell.take(), shared.thread.take())
+            (shared.wake_pipe.take(), shared.thread.take())
         };
-        drop(bell);
+        drop(wake_pipe);
         if let Some(thread) = thread {
             let _ = thread.join();
         }

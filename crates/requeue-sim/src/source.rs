@@ -41,7 +41,7 @@ impl<'a, K: Clone, V: Clone> Source<'a, K, V> {
         }
     }
 
-    /// Collects the calls due at this instant, when the time has come to it.
+    /// Collects the calls due at this instant.
     pub(crate) fn come_to(&mut self, now: Instant, producers: &mut [Producer<K, V>]) {
         if let Self::Producers { next, until, due } = self {
             for ((at, rng), producer) in next.iter_mut().zip(producers) {

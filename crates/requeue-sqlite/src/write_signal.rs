@@ -35,14 +35,14 @@ mod system {
     }
 
     impl WriteSignal {
-        /// Calls `rung` at each ring, from a thread of its own. `None` if the system allows no more watches
+        /// Calls `on_signal` at each signal, from a separate thread. `None` if the system allows no more watches
         /// or threads.
-        pub(crate) fn listen(path: &Path, rung: impl Fn() + Send + 'static) -> Option<Self> {
-            let rings = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-            inotify::add_watch(&rings, lock::beside(path, "-wal"), WatchFlags::CLOSE_WRITE).ok()?;
+        pub(crate) fn listen(path: &Path, on_signal: impl Fn() + Send + 'static) -> Option<Self> {
+            let signals = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+            inotify::add_watch(&signals, lock::beside(path, "-wal"), WatchFlags::CLOSE_WRITE).ok()?;
             let (end, ended) = UnixStream::pair().ok()?;
             let listener = Builder::new().name("requeue-bell".into());
-            let listener = listener.spawn(move || listen(&rings, &ended, rung)).ok()?;
+            let listener = listener.spawn(move || listen(&signals, &ended, on_signal)).ok()?;
             Some(Self { end: Some(end), listener: Some(listener) })
         }
     }
@@ -56,18 +56,18 @@ mod system {
         }
     }
 
-    fn listen(rings: &OwnedFd, ended: &UnixStream, rung: impl Fn()) {
+    fn listen(signals: &OwnedFd, ended: &UnixStream, on_signal: impl Fn()) {
         let mut events = [0; 4096];
         loop {
-            let mut fds = [PollFd::new(rings, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            let mut fds = [PollFd::new(signals, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
             match poll(&mut fds, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(_) if fds[1].revents().is_empty() => {}
                 Ok(_) | Err(_) => return,
             }
             // What the events say does not matter.
-            while rustix::io::read(rings, &mut events).is_ok() {}
-            rung();
+            while rustix::io::read(signals, &mut events).is_ok() {}
+            on_signal();
         }
     }
 }

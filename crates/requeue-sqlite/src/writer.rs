@@ -156,8 +156,8 @@ impl Writer {
             wake: Wake::default(),
         };
         let batcher = Arc::new(batcher);
-        let rung = batcher.clone();
-        let write_signal = WriteSignal::listen(path, move || rung.wake.ask(WakeReason::Now));
+        let woken = batcher.clone();
+        let write_signal = WriteSignal::listen(path, move || woken.wake.ask(WakeReason::Now));
         let looks = if write_signal.is_some() { LOOKS_WITH_SIGNAL } else { LOOKS };
         let committer = batcher.clone();
         let thread = std::thread::Builder::new().name("requeue-sqlite".into());

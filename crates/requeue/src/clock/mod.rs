@@ -84,7 +84,7 @@ pub trait Clock: Send + Sync + 'static {
     /// The queue calls this, and drops the alarm, without holding its lock. A clock must call wakers without
     /// holding its own.
     ///
-    /// # What runs where the clock rings
+    /// # What runs on the clock's thread
     ///
     /// The thread that calls wakers serves every queue and task that waits for this clock, one after another,
     /// so no waker may block. The queue's own wakers do not: they wake a thread or a task and set their next

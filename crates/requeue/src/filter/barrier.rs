@@ -25,7 +25,7 @@ pub(super) fn adder_barrier() {
     }
 }
 
-/// Between the clearing of an entry and the handler.
+/// A barrier between the clearing of an entry and the handler.
 #[inline]
 pub(super) fn getter_barrier() {
     if !leaves_out("getter_barrier") {
