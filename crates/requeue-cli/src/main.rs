@@ -3,7 +3,7 @@
 //! `args/` has every option with its help. A key of `requeue run` goes from `keys.rs` and `line.rs` (input) or
 //! `watch.rs` and `watched.rs` (files) by `intake.rs` into the queue, and from there to `worker.rs`, the handler of the
 //! library's `Worker`, which runs the program (`child.rs`) and passes its output on (`output.rs`, `group.rs`). Around it:
-//! `room.rs` and `limits.rs` run fewer programs where the system has no room, `reaper.rs` ends programs when the command
+//! `process_slots.rs` and `limits.rs` run fewer programs where the system has no room, `reaper.rs` ends programs when the command
 //! is killed, `loops.rs` notices programs that write their own key, `joblog.rs`, `key_file.rs` and `files.rs` write files,
 //! each complete or not at all (`whole_file.rs`). `engine/` has durable queues, `plan/` `requeue plan`; a test in
 //! `generated.rs` keeps man pages and completions what the options give.
