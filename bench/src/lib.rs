@@ -25,6 +25,7 @@ pub mod w10;
 pub mod w11;
 pub mod w12;
 pub mod w13;
+pub mod w14;
 pub mod w2;
 pub mod w3;
 pub mod w4;
@@ -86,6 +87,7 @@ pub const WORKLOADS: &[&str] = &[
     "w11",
     "w12",
     "w13",
+    "w14",
     "fair",
     "stress",
 ];

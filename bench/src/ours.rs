@@ -2,7 +2,9 @@
 
 use crate::fair::{self, Virtual};
 use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
-use crate::{Args, Key, Line, Usage, floor, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13};
+use crate::{
+    Args, Key, Line, Usage, floor, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13, w14,
+};
 use parking_lot::Mutex;
 use requeue::limiter::{self, TokenBucket};
 use requeue::{Clock, FakeClock, Instant, Item, RateLimiter, SystemClock, WorkQueue};
@@ -219,6 +221,7 @@ pub fn dispatch(args: &mut Args) -> Result<Line, Usage> {
         "w11" => w11::run::<U, S>(args),
         "w12" => w12::run(args),
         "w13" => w13::run(args),
+        "w14" => w14::run(args),
         "fair" => fair::run::<Slow>(args),
         "stress" => stress::run::<U>(args),
         _ => Err(args.unknown(crate::WORKLOADS)),

@@ -37,6 +37,7 @@ var workloads = []struct {
 	{"w9", []string{"waiters=10000", "mode=goroutines|threads|tasks", "n=1000000"}, w9},
 	{"w10", []string{"what=grow|shrink|due", "n=1000000"}, w10},
 	{"w11", []string{"key=u64|string", "timers=one|many|none", "form=plain|next|batch32", "n=1000000"}, w11},
+	{"w14", []string{"shape=ready|producer", "workers=1", "mode=goroutines|threads|tasks", "form=worker|plain|next", "n=1000000"}, w14},
 	{"fair", []string{"load=2"}, fair},
 }
 
