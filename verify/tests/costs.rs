@@ -8,7 +8,7 @@
 #![cfg(requeue_counted)]
 
 use requeue::limiter::{default_controller, default_per_item};
-use requeue::{Alarm, Builder, Clock, Instant, Metrics, TryGetError, WorkQueue};
+use requeue::{Alarm, Builder, Clock, Instant, Metrics, Run, TryGetError, WorkQueue, Worker};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -75,6 +75,7 @@ const TABLE: &[Row] = &[
     row("a timer is set elsewhere: Item::done",                 Cost(1, 1, 0, 0), timed_done),
     row("a timer is set elsewhere: Item::next",                 Cost(1, 1, 1, 0), timed_next),
     row("try_get, a timer has come",                            Cost(1, 0, 1, 0), try_get_due),
+    row("a worker, 32 runs in one poll",                        Cost(35, 31, 0, 1), worker_runs),
     row("with a rate: add, a new key",                          Cost(1, 1, 0, 0), rated_add),
     row("with a rate: try_get",                                 Cost(1, 0, 1, 0), rated_try_get),
     row("with a rate: Item::done",                              Cost(1, 1, 0, 0), rated_done),
@@ -395,6 +396,22 @@ fn next_in(till: &mut Till, q: &WorkQueue<u64>) {
         item = till.pays(q, || item.next().wait()).unwrap();
     }
     item.done();
+}
+
+/// Lets one worker, in a future that the test polls, run 32 keys that are in line.
+fn worker_runs(till: &mut Till) {
+    let q = till.queue();
+    let mut workers = Worker::of(&q).workers(1).run(|run: Run<u64>| async move { drop(run) }).expect("one");
+    let mut context = Context::from_waker(Waker::noop());
+    for round in keys() {
+        for key in batch(round) {
+            q.add(key).unwrap();
+        }
+        // a poll ends so many runs: the next finds no key
+        assert!(till.pays(&q, || Pin::new(&mut workers).poll(&mut context)).is_pending());
+        assert!(Pin::new(&mut workers).poll(&mut context).is_pending());
+        assert!(q.is_empty() && q.stats().held == 0);
+    }
 }
 
 const BATCH: u64 = 32;

@@ -2,7 +2,7 @@
 //! kept of groups.
 
 use requeue::{
-    Add, BuildError, CrewSize, FakeClock, GroupRules, Order, ReadyOrder, Restore, Run, Ticket, WorkQueue,
+    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, ReadyOrder, Restore, Run, Ticket, WorkQueue,
     Worker,
 };
 use requeue_verify::adapter::ms;
@@ -306,7 +306,7 @@ fn b3_of_two_functions_of_groups_the_last_one_counts() {
 #[test]
 fn b3_a_crew_of_many_holds_no_more_of_a_group_than_its_cap() {
     // a fixed crew, and one that follows the work
-    for workers in [CrewSize::from(8), CrewSize::from(0..=8)] {
+    for workers in [PoolSize::from(8), PoolSize::from(0..=8)] {
         let rules = GroupRules::new().cap(2);
         let q = WorkQueue::<u64>::builder().group_by_with(tens, rules).build().unwrap();
         let now: [AtomicUsize; 3] = std::array::from_fn(|_| AtomicUsize::new(0));

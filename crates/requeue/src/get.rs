@@ -5,7 +5,7 @@ use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::wait::{Limit, Sleeper, Step};
+use crate::wait::Limit;
 use crate::waiting::{Deadline, PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
@@ -62,16 +62,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
 
     #[inline(always)]
     fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, left: &mut Self::Left) -> bool {
-        // only in the hold: what runs before may panic, and the run must still be there
-        if self.ending.is_none() {
-            return true;
-        }
-        if hold.shared().journal.is_some() {
-            return false;
-        }
-        let Some((key, worked)) = hold.core.try_finish_fast(&mut self.ending) else { return false };
-        (left.key, left.worked) = (Some(key), worked);
-        true
+        left.end_at_once(hold, &mut self.ending)
     }
 
     #[inline(always)]
@@ -81,9 +72,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         _: &Owner<'q, K, V>,
         left: &mut Self::Left,
     ) -> PollResult<Self::Taken> {
-        if !self.ends_at_once(hold, left) {
-            left.in_full = finish_told(hold.shared(), hold, &mut self.ending, false, &mut None);
-        }
+        left.end(hold, &mut self.ending, false);
         match hold.get() {
             Got::Item(handout) => PollResult::Keys(handout),
             Got::Empty | Got::ShutDown => {
@@ -103,15 +92,59 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         waker: Option<Waker>,
         left: Self::Left,
     ) -> Self::Got {
-        let (shared, Left { key, worked, in_full }) = (hold.shared(), left);
-        hold.close_with(&taken, worked, waker);
-        Self::after(shared, Left { key, worked: None, in_full });
+        left.hand_out(&taken, hold, waker);
         Item::new(owner.clone(), taken)
     }
 
     #[inline(always)]
     fn after(shared: &Shared<K, V>, left: Self::Left) {
-        let Left { key, worked, in_full } = left;
+        left.drop_after(shared);
+    }
+}
+
+/// Remains of the run that was ended: mostly the key alone; rare parts stand apart.
+pub(crate) struct Left<K, V> {
+    key: Option<K>,
+    worked: Option<Duration>,
+    in_full: Option<Ended<K, V>>,
+}
+
+impl<K, V> Left<K, V> {
+    /// Ends a run, if there is one, if nothing is known of its key but this run; `false`: it has not ended.
+    #[inline(always)]
+    fn end_at_once(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
+        // only in the hold: what runs before may panic, and the run must still be there
+        if run.is_none() {
+            return true;
+        }
+        if hold.shared().journal.is_some() {
+            return false;
+        }
+        let Some((key, worked)) = hold.core.try_finish_fast(run) else { return false };
+        (self.key, self.worked) = (Some(key), worked);
+        true
+    }
+
+    /// Ends a run, if there is one, as done or as succeeded.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>, succeeded: bool) {
+        if !self.end_at_once(hold, run) {
+            self.in_full = finish_told(hold.shared(), hold, run, succeeded, &mut None);
+        }
+    }
+
+    /// Ends the hold in which a run ended and a key was taken. Nothing in here unwinds.
+    #[inline(always)]
+    pub(crate) fn hand_out(self, taken: &Handout<K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
+        let (shared, Self { key, worked, in_full }) = (hold.shared(), self);
+        hold.close_with(taken, worked, waker);
+        Self { key, worked: None, in_full }.drop_after(shared);
+    }
+
+    /// After the hold: tells the metrics, and drops what is left. Nothing in here unwinds.
+    #[inline(always)]
+    pub(crate) fn drop_after(self, shared: &Shared<K, V>) {
+        let Self { key, worked, in_full } = self;
         shared.tell_worked(worked, RunEnd::Done);
         // a key that panics as it is dropped must not take the next one from the caller
         if std::mem::needs_drop::<K>() {
@@ -121,13 +154,6 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
             quietly(|| after_end(shared, ended));
         }
     }
-}
-
-/// Remains of the run that was ended: mostly the key alone; rare parts are boxed.
-struct Left<K, V> {
-    key: Option<K>,
-    worked: Option<Duration>,
-    in_full: Option<Ended<K, V>>,
 }
 
 impl<K, V> Default for Left<K, V> {
@@ -211,14 +237,6 @@ impl<'q, K, V> Get<'q, K, V> {
     #[inline]
     pub(crate) fn new(owner: Owner<'q, K, V>, ending: Option<RunRef<K>>) -> Self {
         Self { waiting: Waiting::new(owner), ask: One { ending } }
-    }
-
-    /// Looks at the queue once: a key, the end, or how long to sleep.
-    pub(crate) fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Option<Item<'q, K, V>>> {
-        match self.waiting.look(&mut self.ask, waker, None, Sleeper::Thread) {
-            Step::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
-            Step::Sleep(until) => Step::Sleep(until),
-        }
     }
 
     /// Ends the run of a wait that was never polled.

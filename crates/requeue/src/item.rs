@@ -360,17 +360,6 @@ impl<'q, K, V> Item<'q, K, V> {
         self.guard.let_go(&mut self.value, Some(now));
     }
 
-    /// The number of the key's slot, until the run has ended.
-    pub(crate) fn slot(&self) -> Option<u32> {
-        self.guard.run.as_ref().map(RunRef::slot)
-    }
-
-    /// Splits the item into guard, value and attempt, for a worker.
-    pub(crate) fn into_parts(mut self) -> (Guard<'q, K, V>, Option<V>, u32) {
-        let guard = Guard { owner: self.guard.owner.clone(), run: self.guard.run.take() };
-        (guard, self.value.take(), self.attempt)
-    }
-
     /// Whether the run was ended by [`done`](crate::WorkQueue::done). The item then has no effect, but its
     /// key stays readable.
     ///

@@ -99,7 +99,7 @@ pub use source::Source;
 pub use stream::ItemStream;
 pub use unfinished::Unfinished;
 pub use worker::{
-    BoxError, CrewSize, Failure, Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker,
+    BoxError, Failure, Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,
 };
 #[cfg(feature = "tokio")]

@@ -309,7 +309,7 @@ impl<K: Reconcilable> Running<K> {
         if self.state.has_ended() {
             return Err(std::io::Error::other("the controller has ended"));
         }
-        self.state.worker.resize(crew(concurrency))?;
+        self.state.worker.resize(pool_size(concurrency))?;
         if let Some(metrics) = &self.state.metrics {
             metrics.resized(concurrency);
         }
@@ -362,7 +362,7 @@ impl<K: Reconcilable> Running<K> {
     }
 }
 
-fn crew(concurrency: u16) -> requeue::CrewSize {
+fn pool_size(concurrency: u16) -> requeue::PoolSize {
     match concurrency {
         0 => (0..).into(),
         concurrency => usize::from(concurrency).into(),
@@ -382,7 +382,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
     Ctx: Send + Sync + 'static,
 {
-    let worker = Worker::of(queue).workers(crew(config.concurrency));
+    let worker = Worker::of(queue).workers(pool_size(config.concurrency));
     let ended = runs.clone();
     let executor = Tokio::new().map_err(std::io::Error::other)?;
     worker.on_end(move |key, report| ended.ended(key, report)).start_on(executor, move |run| {

@@ -46,6 +46,7 @@ macro_rules! w_runs {
             w_a_key_that_is_given_up_because_the_limiter_panicked_is_forgotten,
             w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up,
             w_payloads_of_failed_runs_go_back,
+            w_a_run_that_its_handler_keeps_reads_its_key_while_the_worker_runs_others,
             w_a_handler_may_return_nothing_or_a_result,
             x07_ten_thousand_duplicate_triggers_take_one_token_a_run,
             r_the_worker_lets_records_expire,

@@ -729,6 +729,33 @@ pub fn w_payloads_of_failed_runs_go_back<F: Front>() {
     F::report(worker.drain(Duration::MAX));
 }
 
+pub fn w_a_run_that_its_handler_keeps_reads_its_key_while_the_worker_runs_others<F: Front>() {
+    let (q, _clock) = queue();
+    let (keep, kept) = channel();
+    let worker = F::start(Worker::of(&q).workers(1), move |run: Run<u64, Vec<u32>>| {
+        keep.send(run).unwrap();
+        async {}
+    });
+    for key in 1..=4 {
+        q.add_value(key, vec![7]).unwrap();
+    }
+    let mut runs = Vec::new();
+    for key in 1..=4 {
+        let run = kept.recv().unwrap();
+        assert_eq!((*run.key(), run.attempt(), run.value()), (key, 1, Some(&vec![7])));
+        // the next ones find that nobody keeps this one
+        if key % 2 == 0 {
+            runs.push(run);
+        }
+    }
+    let report = F::report(worker.drain(Duration::MAX));
+    assert_eq!((report.complete, report.done), (true, 4));
+    assert_eq!(runs.iter().map(|run| *run.key()).collect::<Vec<_>>(), [2, 4]);
+    assert!(runs.iter().all(|run| !run.cancelled() && run.value().is_some()));
+    drop(runs);
+    assert_eq!((q.stats().known, q.stats().held), (0, 0), "nothing is left of the keys");
+}
+
 pub fn w_a_handler_may_return_nothing_or_a_result<F: Front>() {
     let (q, clock) = queue();
     let worker = F::start(Worker::of(&q).workers(1), |_| async {});

@@ -149,6 +149,30 @@ fn loom_w_the_end_of_its_last_run_reaches_a_stop() {
 }
 
 #[test]
+fn loom_w_a_stop_while_a_worker_goes_from_run_to_run_counts_each_run_once() {
+    bounded_by(3, || {
+        let (q, _) = queue();
+        q.add(1).expect("open");
+        q.add(2).expect("open");
+        let (worker, mut task, _) = one_task_of(&q, |run| async move { drop(run) });
+        let works = thread::spawn(move || {
+            // once: it ends the first run and takes the second key in one hold, or is stopped in between
+            let _ = poll(&mut task, &Parker::current());
+            task
+        });
+        let report = worker.stop(Duration::ZERO).wait();
+        assert!(report.done + report.cancelled as u64 <= 2 && report.still_running <= 1);
+        let mut task = works.join().expect("no panic");
+        let _ = poll(&mut task, &Parker::current());
+        let last = worker.stop(Duration::ZERO).wait();
+        // each key has had one run, or is in line still
+        let left = q.stats();
+        assert_eq!(last.done + last.cancelled as u64 + left.ready as u64, 2);
+        assert_eq!((left.held, last.still_running, worker.workers()), (0, 0, 0));
+    });
+}
+
+#[test]
 fn loom_w_a_drain_waits_for_no_idle_task_that_is_not_polled() {
     every(|| {
         let (q, _) = queue();

@@ -28,4 +28,8 @@ impl<T> Mutex<T> {
         count_lock();
         self.0.lock()
     }
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
 }

@@ -1,12 +1,12 @@
 //! Building a worker.
 
-use super::crew::Crew;
 use super::future::WorkerFuture;
-use super::hiring::{Hire, Hiring};
 use super::outcome::{Failure, IntoOutcome, RunReport};
+use super::pool_size::PoolSize;
 use super::run::Run;
-use super::size::CrewSize;
+use super::shared::WorkerShared;
 use super::spawn::Spawn;
+use super::supply::{Spawner, WorkerSupply};
 use super::tasks::Tasks;
 use super::threads::Threads;
 use super::{Rules, Worker};
@@ -44,7 +44,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 #[must_use = "a worker does nothing until it is started"]
 pub struct WorkerBuilder<K, V = ()> {
     queue: Arc<Shared<K, V>>,
-    workers: CrewSize,
+    workers: PoolSize,
     idle_timeout: Duration,
     rules: Rules<K>,
     expire_failures_after: Option<Duration>,
@@ -104,7 +104,7 @@ impl<K, V> WorkerBuilder<K, V> {
     /// no failure of the key: it stays in line until somebody is free, and another attempt is
     /// made every 100 ms. An executor that turns a task away is not asked again before the
     /// next resize.
-    pub fn workers(self, workers: impl Into<CrewSize>) -> Self {
+    pub fn workers(self, workers: impl Into<PoolSize>) -> Self {
         Self { workers: workers.into(), ..self }
     }
 
@@ -294,7 +294,7 @@ impl<K, V> WorkerBuilder<K, V> {
         F: Fn(Run<K, V>) -> O + Send + Sync + 'static,
         O: IntoOutcome,
     {
-        self.start(|crew| Arc::new(Threads::new(crew, handler)))
+        self.start(|shared| Arc::new(Threads::new(shared, handler)))
     }
 
     /// Starts the workers as tasks of an executor, whichever it is: a closure that
@@ -339,7 +339,7 @@ impl<K, V> WorkerBuilder<K, V> {
         F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output: IntoOutcome> + Send + 'static,
     {
-        self.start(|crew| Arc::new(Tasks::new(crew, executor, handler)))
+        self.start(|shared| Arc::new(Tasks::new(shared, executor, handler)))
     }
 
     /// The workers without an executor: one future that runs up to
@@ -349,7 +349,7 @@ impl<K, V> WorkerBuilder<K, V> {
     ///
     /// # Errors
     ///
-    /// As for [`start_on`](Self::start_on).
+    /// Those of [`start_on`](Self::start_on).
     ///
     /// ```
     /// use requeue::{Run, WorkQueue, Worker};
@@ -369,38 +369,38 @@ impl<K, V> WorkerBuilder<K, V> {
         F: Fn(Run<K, V>) -> Fut,
         Fut: Future<Output: IntoOutcome>,
     {
-        let (crew, workers, hiring) = self.crew();
-        WorkerFuture::new(crew, workers, hiring, handler)
+        let (shared, workers, supply) = self.shared();
+        WorkerFuture::new(shared, workers, supply, handler)
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
-    /// Starts the workers that `staff` brings in.
-    fn start(self, staff: impl FnOnce(Crew<K, V>) -> Arc<dyn Hire>) -> io::Result<Worker> {
-        let (crew, workers, hiring) = self.crew();
-        let roster = crew.roster.clone();
-        hiring.open(staff(crew));
-        if let Err(error) = roster.resize(workers, &hiring) {
-            roster.stop_taking();
+    /// Starts the workers by this spawner.
+    fn start(self, spawner: impl FnOnce(WorkerShared<K, V>) -> Arc<dyn Spawner>) -> io::Result<Worker> {
+        let (shared, workers, supply) = self.shared();
+        let set = shared.set.clone();
+        supply.open(spawner(shared));
+        if let Err(error) = set.resize(workers, &supply) {
+            set.stop_taking();
             return Err(error);
         }
-        Ok(Worker::new(roster, hiring))
+        Ok(Worker::new(set, supply))
     }
 
-    fn crew(self) -> (Crew<K, V>, CrewSize, Arc<Hiring>) {
+    fn shared(self) -> (WorkerShared<K, V>, PoolSize, Arc<WorkerSupply>) {
         self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
-        let hiring = Hiring::new(self.queue.clone(), self.idle_timeout);
-        let roster = hiring.roster.clone();
-        self.queue.tell_of_workers(&roster);
-        self.queue.tell_who_holds(&roster);
+        let supply = WorkerSupply::new(self.queue.clone(), self.idle_timeout);
+        let set = supply.set.clone();
+        self.queue.tell_of_workers(&set);
+        self.queue.tell_who_holds(&set);
         if let Some(hook) = &self.rules.on_give_up {
             let hook = hook.clone();
             let hears: Arc<OnUnfinished<K>> =
                 Arc::new(move |key, reason| hook(key, &Failure::Unfinished(reason)));
             self.queue.add_give_up_hook(Arc::downgrade(&hears));
-            let _ = roster.kept_hook.set(Box::new(hears));
+            let _ = set.kept_hook.set(Box::new(hears));
         }
-        (Crew { queue: self.queue, roster, rules: self.rules }, self.workers, hiring)
+        (WorkerShared { queue: self.queue, set, rules: self.rules }, self.workers, supply)
     }
 }
 

@@ -1,24 +1,24 @@
 //! Workers without an executor: all of them inside one future.
 //!
-//! Each worker has a waker of its own, which notes its place and wakes whoever polls the
+//! Each worker has a waker of its own, which notes its number and wakes whoever polls the
 //! whole; a poll then polls those that were noted, and no others.
 
 use super::Worker;
-use super::crew::Crew;
-use super::hiring::{Hire, Hiring};
+use super::async_worker::AsyncWorker;
 use super::outcome::{Failure, IntoOutcome};
-use super::roster::{Ends, Roster};
+use super::pool_size::PoolSize;
 use super::run::Run;
-use super::seat::Seat;
-use super::size::CrewSize;
+use super::set::{Ends, WorkerSet};
+use super::shared::WorkerShared;
 use super::stop::StopReport;
+use super::supply::{Spawner, WorkerSupply};
 use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Workers inside one future, which whoever polls it drives: made by
@@ -59,122 +59,121 @@ use std::task::{Context, Poll, Wake, Waker};
 /// ```
 #[must_use = "the workers do nothing unless this is polled"]
 pub struct WorkerFuture<K: 'static, V: 'static, F, Fut> {
-    crew: Crew<K, V>,
+    shared: WorkerShared<K, V>,
     handler: F,
-    /// By place.
-    seats: Vec<Option<Seated<K, V, Fut>>>,
-    bells: Arc<Bells>,
-    hiring: Arc<Hiring>,
+    /// By number.
+    workers: Vec<Option<Owned<K, V, Fut>>>,
+    wakeups: Arc<Wakeups>,
+    supply: Arc<WorkerSupply>,
 }
 
-struct Seated<K: 'static, V: 'static, Fut> {
-    seat: Seat<K, V, Fut>,
-    bell: Arc<Bell>,
-    /// The bell, as a waker and as the roster has it.
+struct Owned<K: 'static, V: 'static, Fut> {
+    worker: AsyncWorker<K, V, Fut>,
+    wakeup: Arc<Wakeup>,
+    /// `wakeup` as a waker.
     waker: Waker,
-    ends: Arc<dyn Ends>,
 }
 
-/// What wakes the future, and why.
-struct Bells {
-    roster: Arc<Roster>,
-    state: Mutex<Rung>,
+/// The wake-ups of the future, and their reasons.
+struct Wakeups {
+    set: Arc<WorkerSet>,
+    state: Mutex<Woken>,
     /// It is being polled.
     polled: atomic::AtomicBool,
 }
 
 #[derive(Default)]
-struct Rung {
-    /// Places whose workers were woken.
+struct Woken {
+    /// Workers that were woken.
     woken: Vec<usize>,
-    /// Places that want a worker.
-    hired: Vec<usize>,
-    /// The future was dropped: nobody can be hired.
+    /// Workers that are to be started.
+    spawned: Vec<usize>,
+    /// The future was dropped: no worker can be started.
     dropped: bool,
-    /// Of whoever polls the future; taken by the first who rings after a poll.
+    /// Of whoever polls the future; taken by the first wake-up after a poll.
     outer: Option<Waker>,
 }
 
-impl Bells {
-    fn ring(&self, why: impl FnOnce(&mut Rung)) {
-        let mut rung = self.state.lock();
-        why(&mut rung);
-        let outer = rung.outer.take();
-        drop(rung);
+impl Wakeups {
+    fn wake(&self, why: impl FnOnce(&mut Woken)) {
+        let mut woken = self.state.lock();
+        why(&mut woken);
+        let outer = woken.outer.take();
+        drop(woken);
         wake_each(outer);
     }
 }
 
-impl Hire for Bells {
-    fn hire(self: Arc<Self>, place: usize, _: Arc<Hiring>) -> io::Result<bool> {
-        let mut hired = false;
-        self.ring(|rung| {
-            hired = !rung.dropped;
-            rung.hired.extend(hired.then_some(place));
+impl Spawner for Wakeups {
+    fn spawn(self: Arc<Self>, at: usize, _: Arc<WorkerSupply>) -> io::Result<bool> {
+        let mut spawned = false;
+        self.wake(|woken| {
+            spawned = !woken.dropped;
+            woken.spawned.extend(spawned.then_some(at));
         });
-        if !hired {
-            self.roster.leave(place);
+        if !spawned {
+            self.set.leave(at);
         }
-        Ok(hired)
+        Ok(spawned)
     }
     fn ended(&self) {
-        self.ring(|_| ());
+        self.wake(|_| ());
     }
 }
 
 /// The waker of one worker.
-struct Bell {
-    place: usize,
-    /// Its place is noted already.
-    rung: atomic::AtomicBool,
-    bells: Arc<Bells>,
+struct Wakeup {
+    at: usize,
+    /// It is among those that were woken already.
+    noted: atomic::AtomicBool,
+    wakeups: Arc<Wakeups>,
 }
 
-impl Bell {
-    fn ring(&self) {
-        if !self.rung.swap(true, AcqRel) {
-            self.bells.ring(|rung| rung.woken.push(self.place));
+impl Wakeup {
+    fn note(&self) {
+        if !self.noted.swap(true, AcqRel) {
+            self.wakeups.wake(|woken| woken.woken.push(self.at));
         }
     }
 }
 
-impl Wake for Bell {
+impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
-        self.ring();
+        self.note();
     }
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+        self.note();
     }
 }
 
 /// The future is woken and drops the handler in its next poll: a handler that is not `Send` must be
 /// dropped on the thread that polls it.
-impl Ends for Bell {
+impl Ends for Wakeup {
     fn end(&self) {
-        self.ring();
+        self.note();
     }
     fn ends_soon(&self) -> bool {
         // one that is being polled may be stuck in any of its handlers
-        !self.bells.polled.load(Acquire)
+        !self.wakeups.polled.load(Acquire)
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static, F, Fut> WorkerFuture<K, V, F, Fut> {
     pub(super) fn new(
-        crew: Crew<K, V>,
-        workers: CrewSize,
-        hiring: Arc<Hiring>,
+        shared: WorkerShared<K, V>,
+        workers: PoolSize,
+        supply: Arc<WorkerSupply>,
         handler: F,
     ) -> io::Result<Self> {
-        let bells = Arc::new(Bells {
-            roster: crew.roster.clone(),
-            state: Mutex::new(Rung::default()),
+        let wakeups = Arc::new(Wakeups {
+            set: shared.set.clone(),
+            state: Mutex::new(Woken::default()),
             polled: atomic::AtomicBool::new(false),
         });
-        hiring.open(bells.clone());
+        supply.open(wakeups.clone());
         // no worker is started here yet, so the only error is a number of workers that is too large
-        crew.roster.resize(workers, &hiring)?;
-        Ok(Self { crew, handler, seats: Vec::new(), bells, hiring })
+        shared.set.resize(workers, &supply)?;
+        Ok(Self { shared, handler, workers: Vec::new(), wakeups, supply })
     }
 
     /// The handle of these workers, which may go anywhere: it resizes and stops them.
@@ -194,25 +193,24 @@ impl<K: Send + Sync + 'static, V: Send + 'static, F, Fut> WorkerFuture<K, V, F, 
     /// ```
     #[must_use = "this gives the handle and changes nothing"]
     pub fn worker(&self) -> Worker {
-        Worker::new(self.roster().clone(), self.hiring.clone())
+        Worker::new(self.shared.set.clone(), self.supply.clone())
     }
 
-    fn roster(&self) -> &Arc<Roster> {
-        &self.crew.roster
-    }
-
-    fn seat(&mut self, place: usize) {
-        let bell = Arc::new(Bell { place, rung: atomic::AtomicBool::new(true), bells: self.bells.clone() });
-        let (waker, ends) = (Waker::from(bell.clone()), bell.clone());
-        if self.seats.len() <= place {
-            self.seats.resize_with(place + 1, || None);
+    /// Starts the worker with this number.
+    fn start(&mut self, at: usize) {
+        let wakeups = self.wakeups.clone();
+        let wakeup = Arc::new(Wakeup { at, noted: atomic::AtomicBool::new(true), wakeups });
+        self.shared.set.ends_with(at, Arc::downgrade(&wakeup) as Weak<dyn Ends>);
+        if self.workers.len() <= at {
+            self.workers.resize_with(at + 1, || None);
         }
-        self.seats[place] = Some(Seated { seat: Seat::new(place), bell, waker, ends });
+        let (worker, waker) = (AsyncWorker::new(&self.shared, at), Waker::from(wakeup.clone()));
+        self.workers[at] = Some(Owned { worker, wakeup, waker });
     }
 
     fn report(&self) -> StopReport {
-        let queue = &self.roster().queue;
-        self.roster().report(queue.report(None, queue.clock().now()))
+        let queue = &self.shared.set.queue;
+        self.shared.set.report(queue.report(None, queue.clock().now()))
     }
 }
 
@@ -228,28 +226,28 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<StopReport> {
         let this = &mut *self;
         let waker = cx.waker().clone();
-        let mut rung = this.bells.state.lock();
-        let old = rung.outer.replace(waker);
-        let mut woken = std::mem::take(&mut rung.woken);
-        let hired = std::mem::take(&mut rung.hired);
-        drop(rung);
+        let mut state = this.wakeups.state.lock();
+        let old = state.outer.replace(waker);
+        let mut woken = std::mem::take(&mut state.woken);
+        let spawned = std::mem::take(&mut state.spawned);
+        drop(state);
         quietly(|| drop(old));
-        for &place in &hired {
-            this.seat(place);
+        for &at in &spawned {
+            this.start(at);
         }
-        woken.extend(hired);
-        this.bells.polled.store(true, Release);
-        for place in woken {
-            // a place that was left may still be woken
-            let Some(Some(Seated { seat, bell, waker, ends })) = this.seats.get_mut(place) else { continue };
-            bell.rung.store(false, Release);
+        woken.extend(spawned);
+        this.wakeups.polled.store(true, Release);
+        for at in woken {
+            // one that has left may still be woken
+            let Some(Some(Owned { worker, wakeup, waker })) = this.workers.get_mut(at) else { continue };
+            wakeup.noted.store(false, Release);
             let cx = &mut Context::from_waker(waker);
-            if seat.poll(&this.crew, &this.handler, ends, cx).is_ready() {
-                this.seats[place] = None;
+            if worker.poll(&this.shared, &this.handler, cx).is_ready() {
+                this.workers[at] = None;
             }
         }
-        this.bells.polled.store(false, Release);
-        if this.roster().has_ended() { Poll::Ready(this.report()) } else { Poll::Pending }
+        this.wakeups.polled.store(false, Release);
+        if this.shared.set.has_ended() { Poll::Ready(this.report()) } else { Poll::Pending }
     }
 }
 
@@ -257,25 +255,25 @@ impl<K, V, F, Fut> Unpin for WorkerFuture<K, V, F, Fut> {}
 
 impl<K, V, F, Fut> Drop for WorkerFuture<K, V, F, Fut> {
     fn drop(&mut self) {
-        let mut rung = self.bells.state.lock();
-        rung.dropped = true;
-        let hired = std::mem::take(&mut rung.hired);
-        let outer = rung.outer.take();
-        drop(rung);
+        let mut woken = self.wakeups.state.lock();
+        woken.dropped = true;
+        let spawned = std::mem::take(&mut woken.spawned);
+        let outer = woken.outer.take();
+        drop(woken);
         quietly(|| drop(outer));
-        let roster = &self.crew.roster;
-        roster.abandon();
-        hired.into_iter().for_each(|place| roster.leave(place));
-        for (place, seated) in self.seats.iter_mut().enumerate() {
-            let Some(Seated { mut seat, .. }) = seated.take() else { continue };
-            seat.abandon(&self.crew, Failure::Cancelled);
-            quietly(|| drop(seat));
-            roster.leave(place);
+        let set = &self.shared.set;
+        set.abandon();
+        spawned.into_iter().for_each(|at| set.leave(at));
+        for (at, owned) in self.workers.iter_mut().enumerate() {
+            let Some(Owned { mut worker, .. }) = owned.take() else { continue };
+            worker.abandon(&self.shared, Failure::Cancelled);
+            quietly(|| drop(worker));
+            set.leave(at);
         }
     }
 }
 
 debug!([K, V, F, Fut] WorkerFuture<K, V, F, Fut>, |future| {
-    workers: future.crew.roster.workers(),
+    workers: future.shared.set.workers(),
     ..
 });

@@ -1,9 +1,9 @@
 //! Time limits of blocking handlers: one thread that watches, started with the
 //! first run that has a limit.
 
-use super::crew::AFTER_PANIC;
 use super::outcome::Failure;
-use super::run::{Cell, Told};
+use super::run::RunCell;
+use super::shared::AFTER_PANIC;
 use super::{Hook, Rules, report};
 use crate::Instant;
 use crate::clock::{Clock, Parker};
@@ -26,10 +26,15 @@ struct State<K: 'static, V: 'static> {
 /// A run, until it is past its limit or has returned.
 struct Watched<K: 'static, V: 'static> {
     until: Instant,
-    told: Arc<Told>,
     /// Upgraded only for a report, and dropped without a lock: it may be the
     /// last that holds key and value.
-    cell: Weak<Cell<K, V>>,
+    cell: Weak<RunCell<K, V>>,
+}
+
+impl<K, V> Watched<K, V> {
+    fn has_returned(&self) -> bool {
+        self.cell.upgrade().is_none_or(|cell| cell.has_returned())
+    }
 }
 
 /// Watches the runs of one worker.
@@ -48,7 +53,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
 
     /// A run begins; one whose limit never comes is not watched. If the watching thread cannot be started the next run
     /// tries again; the limit is looked at after the handler's return anyway.
-    pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<Cell<K, V>>) {
+    pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<RunCell<K, V>>) {
         let until = began + self.limit;
         if until.is_never() {
             return;
@@ -57,14 +62,14 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         state.ended = false;
         // runs that have returned leave from the front, so that what is watched
         // stays about as long as the number of threads
-        while state.runs.front().is_some_and(|run| run.told.has_returned()) {
+        while state.runs.front().is_some_and(Watched::has_returned) {
             state.runs.pop_front();
         }
         let idle = state.runs.front().is_none_or(|first| until < first.until);
-        let (told, cell) = (cell.told.clone(), Arc::downgrade(cell));
+        let cell = Arc::downgrade(cell);
         // at the end, unless the clock went backwards
         let place = state.runs.iter().rposition(|run| run.until <= until).map_or(0, |before| before + 1);
-        state.runs.insert(place, Watched { until, told, cell });
+        state.runs.insert(place, Watched { until, cell });
         if !state.started {
             let this = self.clone();
             let thread = std::thread::Builder::new().name("requeue-limits".to_string());
@@ -114,7 +119,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         let mut over = Vec::new();
         let mut state = self.state.lock();
         if state.ended {
-            state.runs.retain(|run| !run.told.has_returned());
+            state.runs.retain(|run| !run.has_returned());
             if state.runs.is_empty() {
                 // the next run starts another one
                 state.started = false;
@@ -123,14 +128,14 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
             }
         }
         state.waker.get_or_insert_with(|| parker.waker().clone());
-        while state.runs.front().is_some_and(|run| run.until <= now || run.told.has_returned()) {
+        while state.runs.front().is_some_and(|run| run.until <= now || run.has_returned()) {
             over.extend(state.runs.pop_front());
         }
         let next = state.runs.front().map(|run| run.until);
         drop(state);
         for run in over {
             let Some(cell) = run.cell.upgrade() else { continue };
-            if run.told.overrun() {
+            if cell.overrun() {
                 report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
             }
             // it may be the last that has the key, whose drop is users' code

@@ -4,34 +4,36 @@
 //! rest: retries through the queue's limiter, attempts, panics, time limits,
 //! payloads of failed runs, and an end with a report.
 
+mod async_worker;
 mod builder;
-mod crew;
 mod future;
-mod hiring;
 mod limit;
+mod next;
 mod outcome;
-mod roster;
+mod pool_size;
 mod run;
-mod seat;
-mod size;
+mod set;
+mod shared;
+mod slot;
 mod spawn;
 mod stop;
+mod supply;
 mod tasks;
 mod threads;
 
 pub use self::builder::WorkerBuilder;
 pub use self::future::WorkerFuture;
 pub use self::outcome::{BoxError, Failure, Fate, IntoOutcome, Outcome, RunReport};
+pub use self::pool_size::PoolSize;
 pub use self::run::Run;
-pub use self::size::CrewSize;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::spawn::{NoTokioRuntime, Tokio};
 pub use self::spawn::{Spawn, WorkerTask};
 pub use self::stop::{Stop, StopReport};
 
-use self::hiring::Hiring;
-use self::roster::Roster;
+use self::set::WorkerSet;
+use self::supply::WorkerSupply;
 use crate::WaitingKeys;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
@@ -70,8 +72,8 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Worker {
-    roster: Arc<Roster>,
-    hiring: Arc<Hiring>,
+    set: Arc<WorkerSet>,
+    supply: Arc<WorkerSupply>,
 }
 
 impl Worker {
@@ -88,11 +90,11 @@ impl Worker {
         WorkerBuilder::new(source.front().shared)
     }
 
-    fn new(roster: Arc<Roster>, hiring: Arc<Hiring>) -> Self {
-        Self { roster, hiring }
+    fn new(set: Arc<WorkerSet>, supply: Arc<WorkerSupply>) -> Self {
+        Self { set, supply }
     }
 
-    /// From now on so many keys are worked on at once: a number, or a range within which
+    /// From now on this many keys are worked on at once: a number, or a range within which
     /// the number follows the work ([`WorkerBuilder::workers`]). New workers begin at once;
     /// surplus ones leave, those that wait for a key now and others after their run. 0
     /// is a pause: keys stay in line until the next resize. Once the worker has been
@@ -115,8 +117,8 @@ impl Worker {
     /// # worker.drain(std::time::Duration::MAX).wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn resize(&self, workers: impl Into<CrewSize>) -> io::Result<()> {
-        self.roster.resize(workers.into(), &self.hiring)
+    pub fn resize(&self, workers: impl Into<PoolSize>) -> io::Result<()> {
+        self.set.resize(workers.into(), &self.supply)
     }
 
     /// How many workers there are: those that are to leave after their run are counted
@@ -133,7 +135,7 @@ impl Worker {
     /// ```
     #[must_use]
     pub fn workers(&self) -> usize {
-        self.roster.workers()
+        self.set.workers()
     }
 
     /// Stops taking keys and waits for the runs that go on; the queue stays open
@@ -158,7 +160,7 @@ impl Worker {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn stop(&self, timeout: Duration) -> Stop {
-        Stop::begin(self.roster.clone(), None, timeout)
+        Stop::begin(self.set.clone(), None, timeout)
     }
 
     /// Refuses triggers, works the ready keys off, and until the timeout those that wait out a failure or fail meanwhile;
@@ -201,7 +203,7 @@ impl Worker {
     /// ```
     pub fn drain_waiting(&self, waiting: WaitingKeys, timeout: Duration) -> Stop {
         let options = DrainOptions::default().waiting_keys(waiting).timeout(timeout);
-        Stop::begin(self.roster.clone(), Some(options), timeout)
+        Stop::begin(self.set.clone(), Some(options), timeout)
     }
 
     /// Blocks until there are no workers any more: because the queue was shut down and
@@ -221,7 +223,7 @@ impl Worker {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn join(&self) {
-        Stop::watch(self.roster.clone()).wait();
+        Stop::watch(self.set.clone()).wait();
     }
 }
 
@@ -230,7 +232,7 @@ debug!([] Worker, |worker| { workers: worker.workers(), .. });
 type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
 type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;
 
-/// What a worker does with failures.
+/// How a worker deals with failures, and the hooks that are told.
 struct Rules<K> {
     time_limit: Option<Duration>,
     /// 0: no maximum.

@@ -1,4 +1,4 @@
-//! What a handler says of its run, and what is told about those that failed.
+//! The outcomes that a handler returns, and the reports of runs that have ended or failed.
 
 use requeue_core::UnfinishedReason;
 use std::error::Error;
@@ -46,7 +46,7 @@ pub enum Outcome {
     GiveUp(BoxError),
 }
 
-/// What a handler may return: `()`, an [`Outcome`], or a `Result<_, BoxError>` of
+/// A type that a handler may return: `()`, an [`Outcome`], or a `Result<_, BoxError>` of
 /// either, whose `Err` is a [`Retry`](Outcome::Retry).
 ///
 /// The error is [`BoxError`] and no other, so that the compiler knows what `?` turns an
@@ -142,7 +142,7 @@ impl<T: IntoOutcome> IntoOutcome for Result<T, BoxError> {
     }
 }
 
-/// What became of a key when a run of it ended.
+/// The fate of a key when a run of it has ended.
 ///
 /// ```
 /// use requeue::Fate;
@@ -169,7 +169,7 @@ pub enum Fate {
     Refused,
 }
 
-/// What is told of a run when it has ended: see
+/// A report of a run that has ended: see
 /// [`WorkerBuilder::on_end`](crate::WorkerBuilder::on_end).
 ///
 /// ```
@@ -187,7 +187,7 @@ pub struct RunReport<'a> {
     pub attempt: u32,
     /// Why it failed, if it did.
     pub failure: Option<&'a Failure>,
-    /// What became of the key.
+    /// The fate of the key.
     pub fate: Fate,
     /// How long the run took, on the queue's clock: from the moment at which the worker had
     /// the key until its handler had returned or was dropped. Zero where the clock panicked.

@@ -1,55 +1,35 @@
-//! What a handler gets: a run of a key.
+//! A run of a key, as a handler gets it.
 
+use super::shared::WorkerShared;
+use super::slot::WorkerSlot;
+use crate::Instant;
 use crate::ending::Guard;
+use crate::hold::Shared;
 use crate::journal::Fence;
+use crate::owner::Owner;
+use crate::panics::quietly;
 use crate::sync::{Mutex, atomic};
-use crate::{Instant, Item};
-use atomic::Ordering::{AcqRel, Acquire, Release};
+use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use requeue_core::RunRef;
 use std::any::Any;
 use std::sync::Arc;
 
-/// What worker and handler share of a run.
-pub(super) struct Cell<K: 'static, V: 'static> {
+/// The part of a run that worker and handler share.
+pub(super) struct RunCell<K: 'static, V: 'static> {
     pub(super) guard: Guard<'static, K, V>,
     pub(super) attempt: u32,
     /// The number of the run, where an engine gives one.
     fence: Option<Fence>,
-    /// The place of its worker.
-    place: usize,
+    /// That of its worker, and the number of the run there.
+    slot: Arc<WorkerSlot>,
+    run: u64,
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,
     /// The payload that the handler left, once it has dropped its [`Run`].
     pub(super) left: Mutex<Option<V>>,
-    pub(super) told: Arc<Told>,
-}
-
-impl<K, V> Cell<K, V> {
-    pub(super) fn new(
-        item: Item<'static, K, V>,
-        place: usize,
-        told: Arc<Told>,
-        began: Option<Instant>,
-    ) -> Self {
-        let fence = item.shared().journal.as_ref().map(|journal| journal.fence(item.key()));
-        let (guard, payload, attempt) = item.into_parts();
-        Self { guard, attempt, fence, place, began, left: Mutex::new(payload), told }
-    }
-}
-
-impl<K, V> Drop for Cell<K, V> {
-    fn drop(&mut self) {
-        let mut payload = self.left.lock().take();
-        self.guard.let_go(&mut payload, None);
-    }
-}
-
-/// What a handler is told while it runs.
-#[derive(Debug, Default)]
-pub(super) struct Told {
+    /// The handler was told to end, by its time limit.
     cancelled: atomic::AtomicBool,
-    /// The slot of the run's key.
-    pub(super) slot: Option<u32>,
-    /// Who was first: the time limit or the handler.
+    /// Which came first: the end of the time limit or the handler's return. Only of blocking handlers with a time limit.
     end: atomic::AtomicU8,
 }
 
@@ -57,16 +37,49 @@ const RUNS: u8 = 0;
 const OVERRAN: u8 = 1;
 const RETURNED: u8 = 2;
 
-impl Told {
-    pub(super) fn of<K, V>(item: &Item<'_, K, V>) -> Self {
-        Self { slot: item.slot(), ..Self::default() }
+impl<K, V> RunCell<K, V> {
+    pub(super) fn new(queue: Arc<Shared<K, V>>, slot: Arc<WorkerSlot>) -> Self {
+        Self {
+            guard: Guard { owner: Owner::Owned(queue), run: None },
+            attempt: 0,
+            fence: None,
+            slot,
+            run: 0,
+            began: None,
+            left: Mutex::new(None),
+            cancelled: atomic::AtomicBool::new(false),
+            end: atomic::AtomicU8::new(RUNS),
+        }
     }
-    /// The run should end: the time is up, or the worker is being stopped.
+
+    /// It is of this run from now on, the worker's one with this number.
+    #[inline]
+    pub(super) fn begin(&mut self, shared: &WorkerShared<K, V>, run: RunRef<K>, attempt: u32, number: u64) {
+        (self.attempt, self.run) = (attempt, number);
+        if let Some(journal) = &shared.queue.journal {
+            self.fence = quietly(|| journal.fence(run.key()));
+        }
+        self.guard.run = Some(run);
+        self.began = shared.begins();
+        self.cancelled.store(false, Relaxed);
+        self.end.store(RUNS, Relaxed);
+    }
+
+    /// Takes the run out, to be ended, and the payload that its handler has left.
+    #[inline]
+    pub(super) fn take_run(&mut self) -> (Option<RunRef<K>>, Option<V>) {
+        (self.guard.run.take(), self.left.get_mut().take())
+    }
+
+    /// Whether nobody else has it: no [`Run`], and nobody who watches its time limit.
+    #[inline]
+    pub(super) fn is_unique(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && Arc::weak_count(self) == 0
+    }
+
+    /// The run should end: its time is up.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Release);
-    }
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Acquire)
     }
     /// The handler is past the time limit; false if it has returned.
     pub(super) fn overrun(&self) -> bool {
@@ -79,6 +92,13 @@ impl Told {
     }
     pub(super) fn has_returned(&self) -> bool {
         self.end.load(Acquire) == RETURNED
+    }
+}
+
+impl<K, V> Drop for RunCell<K, V> {
+    fn drop(&mut self) {
+        let mut payload = self.left.get_mut().take();
+        self.guard.let_go(&mut payload, None);
     }
 }
 
@@ -100,13 +120,13 @@ impl Told {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Run<K: 'static, V: 'static = ()> {
-    cell: Arc<Cell<K, V>>,
+    cell: Arc<RunCell<K, V>>,
     value: Option<V>,
 }
 
 impl<K, V> Run<K, V> {
-    pub(super) fn new(cell: Arc<Cell<K, V>>) -> Self {
-        let value = cell.left.lock().take();
+    #[inline]
+    pub(super) fn new(cell: Arc<RunCell<K, V>>, value: Option<V>) -> Self {
         Self { cell, value }
     }
 
@@ -199,7 +219,7 @@ impl<K, V> Run<K, V> {
         self.cell.attempt
     }
 
-    /// The number of the worker that has the key, from 1 on: each thread, task or seat of a
+    /// The number of the worker that has the key, from 1 on: each thread or task of a
     /// [`Worker`](crate::Worker) has one while it is there. It is the one that
     /// [`explain`](crate::WorkQueue::explain) tells.
     ///
@@ -215,7 +235,7 @@ impl<K, V> Run<K, V> {
     /// ```
     #[must_use]
     pub fn worker(&self) -> usize {
-        self.cell.place + 1
+        self.cell.slot.at + 1
     }
 
     /// The priority with which the key was handed out: see [`Item::priority`]. Whatever the
@@ -237,7 +257,7 @@ impl<K, V> Run<K, V> {
     }
 
     /// The number of this run, if its worker works for an engine: larger than that of each run of the key before it.
-    /// Whoever is written to can refuse a smaller number than it has seen. `None` in memory.
+    /// A store that is written to can refuse a number smaller than one it has seen. `None` in memory.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -252,8 +272,8 @@ impl<K, V> Run<K, V> {
         self.cell.fence
     }
 
-    /// What the engine that the worker works for says by [`Journal::engine`](crate::engine::Journal::engine): its own calls
-    /// for its runs find so what they need. `None` in memory.
+    /// The value of [`Journal::engine`](crate::engine::Journal::engine) of the engine that the worker works for: the engine's
+    /// own calls for its runs need it. `None` in memory.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -289,13 +309,16 @@ impl<K, V> Run<K, V> {
     /// ```
     #[must_use]
     pub fn cancelled(&self) -> bool {
-        self.cell.told.is_cancelled()
+        self.cell.cancelled.load(Acquire) || self.cell.slot.was_told(self.cell.run)
     }
 }
 
 impl<K, V> Drop for Run<K, V> {
+    #[inline]
     fn drop(&mut self) {
-        *self.cell.left.lock() = self.value.take();
+        if self.value.is_some() {
+            *self.cell.left.lock() = self.value.take();
+        }
     }
 }
 

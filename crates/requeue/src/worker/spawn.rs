@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What an executor is given to run: one worker. See [`Spawn`].
+/// One worker, as an executor is given it to run. See [`Spawn`].
 ///
 /// ```
 /// use requeue::WorkerTask;

@@ -1,6 +1,6 @@
 //! How a worker ends: stop, drain, the report.
 
-use super::roster::{Left, Roster};
+use super::set::{Left, WorkerSet};
 use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
@@ -82,11 +82,12 @@ pub struct StopReport {
 /// ```
 #[must_use = "the worker is ending; await this or call wait() to know how it ended"]
 pub struct Stop {
-    roster: Arc<Roster>,
+    set: Arc<WorkerSet>,
     drain: Option<DrainBase>,
     deadline: Instant,
     /// False for `join`, which only waits.
     brings_it_about: bool,
+    /// The place among those who wait for the end of the workers.
     place: Option<usize>,
     /// The place among those who wait for the end of the queue.
     drain_place: Option<usize>,
@@ -94,21 +95,21 @@ pub struct Stop {
 }
 
 impl Stop {
-    pub(super) fn begin(roster: Arc<Roster>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
-        let now = roster.queue.clock().now();
-        let drain = drain.map(|options| roster.queue.begin_drain(options, now));
+    pub(super) fn begin(set: Arc<WorkerSet>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
+        let now = set.queue.clock().now();
+        let drain = drain.map(|options| set.queue.begin_drain(options, now));
         if drain.is_none() {
-            roster.stop_taking();
+            set.stop_taking();
         }
-        let mut stop = Self::watch(roster);
+        let mut stop = Self::watch(set);
         (stop.drain, stop.deadline, stop.brings_it_about) = (drain, now + timeout, true);
         stop
     }
 
     /// Waits for the workers' end without bringing it about.
-    pub(super) fn watch(roster: Arc<Roster>) -> Self {
+    pub(super) fn watch(set: Arc<WorkerSet>) -> Self {
         Self {
-            roster,
+            set,
             drain: None,
             deadline: Instant::NEVER,
             brings_it_about: false,
@@ -133,28 +134,24 @@ impl Stop {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait(mut self) -> StopReport {
-        block_on(
-            &mut self,
-            |stop| stop.roster.queue.clock(),
-            |stop, thread| stop.step(|| thread.waker(), false),
-        )
+        block_on(&mut self, |stop| stop.set.queue.clock(), |stop, thread| stop.step(|| thread.waker(), false))
     }
 
     /// `patient`: the caller can wait until workers have been polled that drop their handlers at
     /// that poll.
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker, patient: bool) -> Step<StopReport> {
-        let now = self.roster.queue.clock().now();
+        let now = self.set.queue.clock().now();
         let waker = waker();
         let late = now >= self.deadline;
         let until = Some(self.deadline).filter(|at| !at.is_never() && !late);
         if late {
             // past the deadline of a drain nothing more is taken either
-            self.roster.stop_taking();
-            self.roster.cancel_all();
+            self.set.stop_taking();
+            self.set.cancel_all();
         }
         // before anything is asked for: whoever changes it from here on wakes this
         let clone = waker.clone();
-        let mut state = self.roster.state.lock();
+        let mut state = self.set.state.lock();
         let old = state.stops.set(&mut self.place, clone);
         let has_workers = state.has_workers();
         drop(state);
@@ -163,7 +160,7 @@ impl Stop {
             _ if late => false,
             None => has_workers && !self.brings_it_about,
             // a drain is complete when the queue's last run has ended, whoever has it
-            Some(base) => match self.roster.queue.left(base, now, &mut self.drain_place, waker) {
+            Some(base) => match self.set.queue.left(base, now, &mut self.drain_place, waker) {
                 Left::Keys => has_workers,
                 Left::Runs => true,
                 Left::Nothing => false,
@@ -174,16 +171,16 @@ impl Stop {
         }
         if self.brings_it_about {
             // a drain ends its workers too, those that wait for a key or were resized to 0
-            self.roster.stop_taking();
+            self.set.stop_taking();
         }
-        if self.roster.state.lock().is_awaited(late, patient) {
+        if self.set.state.lock().is_awaited(late, patient) {
             return Step::Sleep(until);
         }
         self.leave();
         if self.drain.is_some() {
-            self.roster.queue.tell_unfinished();
+            self.set.queue.tell_unfinished();
         }
-        Step::Ready(self.roster.report(self.roster.queue.report(self.drain.as_ref(), now)))
+        Step::Ready(self.set.report(self.set.queue.report(self.drain.as_ref(), now)))
     }
 }
 
@@ -191,11 +188,11 @@ impl Stop {
     /// Gives back its places among those who wait.
     fn leave(&mut self) {
         if let Some(place) = self.place.take() {
-            let old = self.roster.state.lock().stops.leave(place);
+            let old = self.set.state.lock().stops.leave(place);
             quietly(|| drop(old));
         }
         if let Some(place) = self.drain_place.take() {
-            self.roster.queue.leave_drain(place);
+            self.set.queue.leave_drain(place);
         }
     }
 }
@@ -210,7 +207,7 @@ impl Future for Stop {
                 Poll::Ready(report)
             }
             Step::Sleep(until) => {
-                self.alarm = until.map(|at| self.roster.queue.clock().wake_at(at, cx.waker()));
+                self.alarm = until.map(|at| self.set.queue.clock().wake_at(at, cx.waker()));
                 Poll::Pending
             }
         }

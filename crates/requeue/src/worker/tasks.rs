@@ -2,53 +2,53 @@
 //!
 //! A run can be ended from outside, at the deadline of a stop, and then its handler is
 //! dropped at once, whether or not the executor comes round to poll the task: so
-//! between two polls the seat lies in a slot that the task shares with whoever stops it,
+//! between two polls the worker lies in a state that the task shares with whoever stops it,
 //! and during a poll it is with the task.
 
-use super::crew::Crew;
-use super::hiring::{Hire, Hiring};
+use super::async_worker::AsyncWorker;
 use super::outcome::{Failure, IntoOutcome};
-use super::roster::Ends;
 use super::run::Run;
-use super::seat::Seat;
+use super::set::Ends;
+use super::shared::WorkerShared;
 use super::spawn::Spawn;
+use super::supply::{Spawner, WorkerSupply};
 use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use atomic::Ordering::AcqRel;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 /// The tasks of one worker.
 pub(super) struct Tasks<K: 'static, V: 'static, F> {
-    crew: Crew<K, V>,
+    shared: WorkerShared<K, V>,
     spawn: Box<dyn Spawn>,
     handler: F,
 }
 
 impl<K, V, F> Tasks<K, V, F> {
-    pub(super) fn new(crew: Crew<K, V>, spawn: impl Spawn, handler: F) -> Self {
-        Self { crew, spawn: Box::new(spawn), handler }
+    pub(super) fn new(shared: WorkerShared<K, V>, spawn: impl Spawn, handler: F) -> Self {
+        Self { shared, spawn: Box::new(spawn), handler }
     }
 }
 
-/// What a task shares with whoever ends its run.
-struct Slot<K: 'static, V: 'static, F, Fut> {
-    staff: Arc<Tasks<K, V, F>>,
-    place: usize,
-    state: Mutex<Inside<K, V, Fut>>,
+/// The part that a task shares with the callers that end its run.
+struct TaskState<K: 'static, V: 'static, F, Fut> {
+    tasks: Arc<Tasks<K, V, F>>,
+    at: usize,
+    inside: Mutex<Inside<K, V, Fut>>,
     /// [`POLLED`], [`SPAWNED`], [`REFUSED`].
     fate: atomic::AtomicU8,
 }
 
 struct Inside<K: 'static, V: 'static, Fut> {
     /// `None` while it is polled, or its run is being ended.
-    seat: Option<Seat<K, V, Fut>>,
+    worker: Option<AsyncWorker<K, V, Fut>>,
     /// The task's, as it was polled last.
     waker: Option<Waker>,
-    /// The task was dropped: who has the seat leaves its place.
+    /// The task was dropped: whoever has the worker leaves for it.
     dropped: bool,
 }
 
@@ -61,33 +61,32 @@ const REFUSED: u8 = 4;
 
 /// One worker, as the executor has it.
 struct Task<K: 'static, V: 'static, F, Fut> {
-    slot: Arc<Slot<K, V, F, Fut>>,
-    /// The slot again, as the roster has it.
-    ends: Arc<dyn Ends>,
+    state: Arc<TaskState<K, V, F, Fut>>,
     /// Starts another task if the executor drops this one.
-    hire: Arc<dyn Hire>,
-    hiring: Arc<Hiring>,
+    spawner: Arc<dyn Spawner>,
+    supply: Arc<WorkerSupply>,
     left: bool,
 }
 
-impl<K, V, F, Fut> Hire for Tasks<K, V, F>
+impl<K, V, F, Fut> Spawner for Tasks<K, V, F>
 where
     K: Send + Sync + 'static,
     V: Send + 'static,
     F: Fn(Run<K, V>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
-    fn hire(self: Arc<Self>, place: usize, hiring: Arc<Hiring>) -> io::Result<bool> {
-        let inside = Inside { seat: Some(Seat::new(place)), waker: None, dropped: false };
-        let slot = Arc::new(Slot {
-            staff: self.clone(),
-            place,
-            state: Mutex::new(inside),
+    fn spawn(self: Arc<Self>, at: usize, supply: Arc<WorkerSupply>) -> io::Result<bool> {
+        let inside = Inside { worker: Some(AsyncWorker::new(&self.shared, at)), waker: None, dropped: false };
+        let state = Arc::new(TaskState {
+            tasks: self.clone(),
+            at,
+            inside: Mutex::new(inside),
             fate: atomic::AtomicU8::new(0),
         });
-        let task = Task { slot: slot.clone(), ends: slot.clone(), hire: self.clone(), hiring, left: false };
+        let task = Task { state: state.clone(), spawner: self.clone(), supply, left: false };
+        self.shared.set.ends_with(at, Arc::downgrade(&state) as Weak<dyn Ends>);
         self.spawn.spawn(Box::pin(task));
-        Ok(slot.fate.fetch_or(SPAWNED, AcqRel) & REFUSED == 0)
+        Ok(state.fate.fetch_or(SPAWNED, AcqRel) & REFUSED == 0)
     }
 }
 
@@ -98,7 +97,7 @@ fn wake<K, V, Fut>(inside: MutexGuard<'_, Inside<K, V, Fut>>) {
     wake_each(waker);
 }
 
-impl<K, V, F, Fut> Ends for Slot<K, V, F, Fut>
+impl<K, V, F, Fut> Ends for TaskState<K, V, F, Fut>
 where
     K: Send + Sync + 'static,
     V: Send + 'static,
@@ -106,20 +105,20 @@ where
     Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
     fn end(&self) {
-        let mut inside = self.state.lock();
-        let Some(mut seat) = inside.seat.take() else {
+        let mut inside = self.inside.lock();
+        let Some(mut worker) = inside.worker.take() else {
             // it is being polled: another poll looks whether it was told to end
             return wake(inside);
         };
         drop(inside);
-        seat.abandon(&self.staff.crew, Failure::Cancelled);
-        let mut inside = self.state.lock();
+        worker.abandon(&self.tasks.shared, Failure::Cancelled);
+        let mut inside = self.inside.lock();
         if inside.dropped {
             drop(inside);
-            drop(seat);
-            return self.staff.crew.roster.leave(self.place);
+            drop(worker);
+            return self.tasks.shared.set.leave(self.at);
         }
-        inside.seat = Some(seat);
+        inside.worker = Some(worker);
         wake(inside);
     }
 
@@ -138,24 +137,30 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { slot, ends, left, .. } = &mut *self;
+        let Self { state, left, .. } = &mut *self;
         if *left {
             return Poll::Ready(());
         }
-        slot.fate.fetch_or(POLLED, AcqRel);
-        let waker = cx.waker().clone();
-        let mut inside = slot.state.lock();
-        let old = inside.waker.replace(waker);
-        let seat = inside.seat.take();
+        state.fate.fetch_or(POLLED, AcqRel);
+        let mut inside = state.inside.lock();
+        let mut old = None;
+        if !inside.waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            // neither cloned nor dropped under the lock: a waker is users' code
+            drop(inside);
+            let waker = cx.waker().clone();
+            inside = state.inside.lock();
+            old = inside.waker.replace(waker);
+        }
+        let worker = inside.worker.take();
         drop(inside);
         quietly(|| drop(old));
         // whoever is ending its run wakes the task when that is done
-        let Some(mut seat) = seat else { return Poll::Pending };
-        let polled = seat.poll(&slot.staff.crew, &slot.staff.handler, ends, cx);
+        let Some(mut worker) = worker else { return Poll::Pending };
+        let polled = worker.poll(&state.tasks.shared, &state.tasks.handler, cx);
         if polled.is_ready() {
             *left = true;
         } else {
-            slot.state.lock().seat = Some(seat);
+            state.inside.lock().worker = Some(worker);
         }
         polled
     }
@@ -166,25 +171,25 @@ impl<K, V, F, Fut> Drop for Task<K, V, F, Fut> {
         if self.left {
             return;
         }
-        let Slot { staff, place, state, fate } = &*self.slot;
-        let mut inside = state.lock();
+        let TaskState { tasks, at, inside, fate } = &*self.state;
+        let mut inside = inside.lock();
         inside.dropped = true;
-        let (seat, waker) = (inside.seat.take(), inside.waker.take());
+        let (worker, waker) = (inside.worker.take(), inside.waker.take());
         drop(inside);
         quietly(|| drop(waker));
-        // otherwise whoever is ending its run gives up its place
-        let Some(mut seat) = seat else { return };
-        seat.abandon(&staff.crew, Failure::Cancelled);
-        quietly(|| drop(seat));
-        // one atomic step, so that either `hire` sees that the task was refused, or this sees that
-        // the task was hired
+        // otherwise whoever is ending its run leaves for it
+        let Some(mut worker) = worker else { return };
+        worker.abandon(&tasks.shared, Failure::Cancelled);
+        quietly(|| drop(worker));
+        // one atomic step, so that either `spawn` sees that the task was refused, or this sees that
+        // the task was spawned
         let taken = fate.fetch_or(REFUSED, AcqRel) & (POLLED | SPAWNED) == POLLED | SPAWNED;
         if !taken {
-            staff.crew.roster.turned_away(*place);
-        } else if staff.crew.roster.is_replaced(*place) {
-            // one that is turned away leaves the place by itself
+            tasks.shared.set.turned_away(*at);
+        } else if tasks.shared.set.is_replaced(*at) {
+            // one that is turned away leaves by itself
             quietly(|| {
-                let _ = self.hire.clone().hire(*place, self.hiring.clone());
+                let _ = self.spawner.clone().spawn(*at, self.supply.clone());
             });
         }
     }

@@ -1,5 +1,6 @@
 //! Which of several runs is past its time limit, and when nobody watches any more.
 
+use super::super::slot::WorkerSlot;
 use super::super::{Run, Worker};
 use super::*;
 use crate::{FakeClock, WorkQueue};
@@ -30,14 +31,16 @@ fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
 }
 
 /// A run that began then is watched.
-fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<Cell<u32, ()>> {
+fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<RunCell<u32, ()>> {
     q.add(key).unwrap();
-    let cell = Arc::new(Cell::new(q.try_get().unwrap().into_owned(), 0, Arc::default(), None));
+    let mut cell = RunCell::new(q.shared.clone(), Arc::new(WorkerSlot::new(0)));
+    cell.guard.run = q.try_get().unwrap().guard.run.take();
+    let cell = Arc::new(cell);
     limits.watch(ms(began), &cell);
     cell
 }
 
-/// What the watching thread does each time it is woken.
+/// Looks as the watching thread does each time it is woken.
 fn look(limits: &Limits<u32, ()>) -> bool {
     let parker = Parker::current();
     parker.waker().wake_by_ref(); // it does not sleep
@@ -56,8 +59,8 @@ fn who_watches_is_woken_for_a_run_whose_limit_ends_before_all_others() {
     }
     let ends: Vec<_> = limits.state.lock().runs.iter().map(|run| run.until).collect();
     assert_eq!(ends, [1_050, 1_050, 1_100, 1_120, 1_150].map(ms));
-    runs[2].told.return_now();
-    runs[3].told.return_now();
+    runs[2].return_now();
+    runs[3].return_now();
     runs.push(begins(&q, &limits, 9, 1_200));
     assert_eq!(limits.state.lock().runs.len(), 4, "what has returned is watched no longer");
 }
@@ -69,10 +72,10 @@ fn nobody_watches_any_more_once_all_threads_have_ended_and_all_runs_have_returne
     limits.end();
     assert_eq!(count.0.load(SeqCst), 2, "told of the first run and of the end");
     assert!(!look(&limits), "two runs go on");
-    runs[0].told.return_now();
+    runs[0].return_now();
     assert!(!look(&limits), "a run goes on");
     assert!(limits.state.lock().started);
-    runs[1].told.return_now();
+    runs[1].return_now();
     assert!(look(&limits));
     let state = limits.state.lock();
     assert!(!state.started && state.waker.is_none() && state.runs.is_empty());

@@ -1,6 +1,6 @@
-//! What the roster knows, and what is left of those who have gone.
+//! The set of workers: its numbers, and what is left of workers that have gone.
 
-use super::super::size::MOST_WORKERS;
+use super::super::pool_size::MOST_WORKERS;
 use super::super::{Run, Worker};
 use super::*;
 use crate::{BoxError, FakeClock, RateLimiter, Unfinished, WorkQueue};
@@ -19,25 +19,25 @@ impl Wake for Count {
     }
 }
 
-/// A place as a resize has it that has not come to hiring yet.
+/// The number of a worker that a resize wants and has not started yet.
 fn wanted(handle: &Worker) -> usize {
-    let mut state = handle.roster.state.lock();
+    let mut state = handle.set.state.lock();
     (state.least, state.most) = (state.least + 1, state.most + 1);
     drop(state);
-    handle.roster.vacancy(|_| true).expect("one more is wanted")
+    handle.set.vacancy(|_| true).expect("one more is wanted")
 }
 
 #[test]
-fn a_future_that_is_dropped_while_a_resize_hires_turns_the_worker_away() {
+fn a_future_that_is_dropped_while_a_resize_starts_workers_turns_the_worker_away() {
     let q = WorkQueue::<u32>::new();
     let workers = Worker::of(&q).workers(1).run(|_: Run<u32>| async {}).expect("not too many");
     let handle = workers.worker();
-    let (staff, place) = (handle.hiring.staff().expect("it hires"), wanted(&handle));
+    let (spawner, at) = (handle.supply.spawner().expect("it starts workers"), wanted(&handle));
     assert_eq!(handle.workers(), 2);
     drop(workers);
-    assert!(!staff.hire(place, handle.hiring.clone()).expect("no thread is needed"));
+    assert!(!spawner.spawn(at, handle.supply.clone()).expect("no thread is needed"));
     assert_eq!(handle.workers(), 0);
-    assert!(handle.hiring.staff().is_none(), "nobody will come any more");
+    assert!(handle.supply.spawner().is_none(), "nobody will come any more");
     assert!(handle.stop(Duration::MAX).wait().complete);
 }
 
@@ -68,12 +68,25 @@ fn a_dropped_future_lets_go_of_who_polled_it_and_wakes_it_no_more() {
     assert_eq!((count.0.load(SeqCst), handle.workers()), (0, 0));
 }
 
+/// The worker with this number looks for a key and takes one.
+fn begins(handle: &Worker, at: usize) {
+    let slot = handle.set.slot(at);
+    assert!(handle.set.looks(&slot).is_some());
+    slot.begin_run(at as u32);
+    handle.set.look_ended(&slot);
+}
+
+/// The run of the worker with this number ends.
+fn ends(handle: &Worker, at: usize) {
+    handle.set.run_ended(&handle.set.slot(at));
+}
+
 /// Polls with a waker that counts.
 fn poll<F: Future + Unpin>(future: &mut F, count: &Arc<Count>) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(&count.clone().into()))
 }
 
-/// A future of workers that nobody polls, and the handle of its roster.
+/// A future of workers that nobody polls, and its handle.
 fn idle(q: &WorkQueue<u32>) -> (impl Sized, Worker) {
     let workers = Worker::of(q).workers(0).run(|_: Run<u32>| async {}).expect("not too many");
     let handle = workers.worker();
@@ -86,32 +99,31 @@ fn a_stop_that_waits_is_woken_once_as_the_last_run_ends() {
     let (_workers, handle) = idle(&q);
     let places = [wanted(&handle), wanted(&handle), wanted(&handle)];
     for place in &places[..2] {
-        assert!(handle.roster.looks(*place).is_some());
-        handle.roster.run_begins(*place, &Arc::default(), None);
+        begins(&handle, *place);
     }
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let mut stop = handle.stop(Duration::MAX);
     assert!(poll(&mut stop, &count).is_pending());
-    handle.roster.leave(places[2]);
-    handle.roster.run_ended(places[0]);
+    handle.set.leave(places[2]);
+    ends(&handle, places[0]);
     assert_eq!(count.0.load(SeqCst), 0, "a run goes on");
-    handle.roster.run_ended(places[1]);
+    ends(&handle, places[1]);
     assert_eq!(count.0.load(SeqCst), 1);
     let Poll::Ready(report) = poll(&mut stop, &count) else { panic!("nothing runs") };
     assert_eq!((report.complete, report.done, report.still_running), (true, 2, 0));
-    assert_eq!(handle.roster.state.lock().busy, 0);
+    assert_eq!(handle.set.state.lock().busy, 0);
 }
 
 #[test]
 fn a_stop_of_threads_waits_until_they_have_left() {
     let q = WorkQueue::<u32>::new();
     let (_workers, handle) = idle(&q);
-    let is_awaited = |late| handle.roster.state.lock().is_awaited(late, true);
+    let is_awaited = |late| handle.set.state.lock().is_awaited(late, true);
     let place = wanted(&handle);
     assert!(!is_awaited(false), "a task leaves when it is polled");
-    handle.roster.has_threads();
+    handle.set.has_threads();
     assert!(is_awaited(false) && !is_awaited(true));
-    handle.roster.leave(place);
+    handle.set.leave(place);
     assert!(!is_awaited(false));
 }
 
@@ -120,8 +132,7 @@ fn a_stop_and_a_drain_that_are_dropped_or_over_keep_no_waker() {
     let q = WorkQueue::<u32>::new();
     let (_workers, handle) = idle(&q);
     let place = wanted(&handle);
-    assert!(handle.roster.looks(place).is_some());
-    handle.roster.run_begins(place, &Arc::default(), None);
+    begins(&handle, place);
     q.add(1).unwrap();
     let item = q.try_get().unwrap();
     let count = Arc::new(Count(AtomicUsize::new(0)));
@@ -134,7 +145,7 @@ fn a_stop_and_a_drain_that_are_dropped_or_over_keep_no_waker() {
     let mut drain = handle.drain(Duration::MAX);
     assert!(poll(&mut drain, &count).is_pending());
     drop(item);
-    handle.roster.run_ended(place);
+    ends(&handle, place);
     assert!(poll(&mut drain, &count).is_ready());
     assert_eq!(Arc::strong_count(&count), 1, "the drain is still there");
 }
@@ -148,7 +159,7 @@ fn a_drain_is_complete_if_nothing_is_left_of_any_kind_and_a_stop_whatever_is_lef
         (stats.ready, stats.held, stats.waiting) = (ready, held, waiting);
         stats
     };
-    let complete = |stats, drained| handle.roster.report((stats, drained)).complete;
+    let complete = |stats, drained| handle.set.report((stats, drained)).complete;
     let mut all = Drained::default();
     all.complete = true;
     assert!(complete(stats(0, 0, 0), Some(all)));
@@ -156,7 +167,7 @@ fn a_drain_is_complete_if_nothing_is_left_of_any_kind_and_a_stop_whatever_is_lef
         assert!(!complete(left, Some(Drained::default())) && complete(left, None), "{left:?}");
     }
     let place = wanted(&handle);
-    handle.roster.run_begins(place, &Arc::default(), None);
+    begins(&handle, place);
     assert!(!complete(stats(0, 0, 0), None), "a run goes on");
 }
 
@@ -176,8 +187,8 @@ fn metrics_read_how_many_workers_there_are_and_how_many_are_busy() {
     let q = WorkQueue::<u32>::new();
     let (_workers, handle) = idle(&q);
     let (place, _idle) = (wanted(&handle), wanted(&handle));
-    handle.roster.run_begins(place, &Arc::default(), None);
-    let counts = ReadWorkers::workers(&*handle.roster);
+    begins(&handle, place);
+    let counts = ReadWorkers::workers(&*handle.set);
     assert_eq!((counts.workers, counts.busy), (2, 1));
 }
 
@@ -197,7 +208,7 @@ impl RateLimiter<u32> for Moody {
     }
 }
 
-/// What is left of a key whose handler said this, on a queue whose limiter panics.
+/// The numbers after a run of a key whose handler said this, on a queue whose limiter panics.
 fn after_a_run<O: super::super::IntoOutcome>(says: fn() -> O) -> Stats {
     let limiter = Moody(AtomicBool::new(false), AtomicBool::new(false));
     let q = WorkQueue::builder()

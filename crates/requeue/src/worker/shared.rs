@@ -1,47 +1,42 @@
-//! What every worker does with a run, on a thread or in a task: what its end means
+//! The end of a run, on a thread or in a task: what it means
 //! for the key, who is told of it, and what goes back to the queue.
 
 use super::Rules;
 use super::outcome::{Failure, Fate, Outcome, RunReport};
 use super::report;
-use super::roster::{Rest, Roster};
-use super::run::Cell;
+use super::run::RunCell;
+use super::set::WorkerSet;
 use crate::Instant;
 use crate::ending::Ending;
-use crate::get::Get;
 use crate::hold::Shared;
-use crate::item::Item;
-use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, quietly};
-use crate::wait::Step;
 use std::any::Any;
 use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// How long a worker waits, by the system's clock, after users' code panicked as
 /// it took a key: it may do so again at once, and that must not become a busy loop.
 pub(super) const AFTER_PANIC: Duration = Duration::from_millis(10);
 
-/// What all workers of a [`Worker`](super::Worker) share, whatever they run on.
-pub(super) struct Crew<K: 'static, V: 'static> {
+/// The part that all workers of a [`Worker`](super::Worker) share, on threads and in tasks.
+pub(super) struct WorkerShared<K: 'static, V: 'static> {
     pub(super) queue: Arc<Shared<K, V>>,
-    pub(super) roster: Arc<Roster>,
+    pub(super) set: Arc<WorkerSet>,
     pub(super) rules: Rules<K>,
 }
 
 /// How a handler ended.
-pub(super) enum End {
+pub(super) enum HandlerEnd {
     Returned(Outcome),
     Panicked(Box<dyn Any + Send>),
     /// It was dropped before it had returned.
     Dropped(Failure),
 }
 
-impl End {
-    /// What was made of calling users' code with its panic caught.
+impl HandlerEnd {
+    /// The end of a handler that was called with its panic caught.
     pub(super) fn of(returned: Result<Outcome, Box<dyn Any + Send>>) -> Self {
         returned.map_or_else(Self::Panicked, Self::Returned)
     }
@@ -49,17 +44,17 @@ impl End {
 
 /// How a run is to end.
 #[derive(Clone, Copy)]
-enum Verdict {
+enum Decision {
     /// Forgotten and done.
     Succeed,
-    /// The same of a failure that is not tried again.
+    /// A failure that is not tried again: forgotten and done.
     GiveUp,
     Again(Duration),
     /// With a delay instead of the limiter's.
     Retry(Option<Duration>),
 }
 
-impl<K, V> Crew<K, V> {
+impl<K, V> WorkerShared<K, V> {
     /// The time; `None` where the clock, which may be users' code, panics: a run that
     /// begins or ends then is not lost for that, it has no time limit.
     pub(super) fn now(&self) -> Option<Instant> {
@@ -72,58 +67,32 @@ impl<K, V> Crew<K, V> {
         wants_time.then(|| self.now()).flatten()
     }
 
-    pub(super) fn get(&self) -> Get<'static, K, V> {
-        Get::new(Owner::Owned(self.queue.clone()), None)
-    }
-
-    /// Takes a key for a place: `None` if the worker has left it. `idle` is until when it
-    /// waits at most, if it leaves then, from the first time that it found none.
-    pub(super) fn take<'w>(
-        &self,
-        place: usize,
-        idle: &mut Option<Instant>,
-        waker: impl Fn() -> &'w Waker,
-        mut look: impl FnMut() -> Step<Option<Item<'static, K, V>>>,
-    ) -> Step<Option<Item<'static, K, V>>> {
-        while let Some(spare) = self.roster.looks(place) {
-            match look() {
-                Step::Ready(item) => {
-                    if item.is_none() {
-                        self.roster.is_over(place);
-                    }
-                    return Step::Ready(item);
-                }
-                Step::Sleep(until) => {
-                    let is_idle = spare && self.roster.is_idle(idle);
-                    // whoever stops or resizes the worker from here on wakes this thread or task
-                    match self.roster.rests(place, waker().clone(), spare, is_idle) {
-                        Rest::Rests => {
-                            let idle = idle.filter(|at| spare && !at.is_never());
-                            return Step::Sleep(until.into_iter().chain(idle).min());
-                        }
-                        Rest::LooksAgain => {}
-                        Rest::Left => break,
-                    }
-                }
-            }
-        }
-        Step::Ready(None)
+    /// Whether a run that has succeeded can be ended with the look for the next key: nothing of users' is told of its end.
+    #[inline]
+    pub(super) fn ends_with_next_look(&self) -> bool {
+        self.rules.on_end.is_none() && !self.queue.keeps_own()
     }
 
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
     /// whatever the handler said; `reported`: the hook has heard of that already.
-    pub(super) fn finish(&self, cell: Arc<Cell<K, V>>, end: End, late: Option<&Failure>, reported: bool) {
+    pub(super) fn finish(
+        &self,
+        cell: Arc<RunCell<K, V>>,
+        end: HandlerEnd,
+        late: Option<&Failure>,
+        reported: bool,
+    ) {
         let mut left = cell.left.lock().take();
         let payload = DropsQuietly(&mut left);
-        let (verdict, said) = self.verdict(cell.guard.key(), end, late, reported, cell.attempt);
+        let (decision, said) = self.decide(cell.guard.key(), end, late, reported, cell.attempt);
         match (Arc::try_unwrap(cell), &self.rules.on_end) {
             (Ok(mut cell), None) => {
-                self.end(cell.guard.ending().1, verdict, payload.0);
+                self.end(cell.guard.ending().1, decision, payload.0);
             }
             // the handler kept its run, or the hook is told of it: both go on reading
             // the key
-            (Ok(cell), Some(_)) => self.end_keeping(&cell, verdict, payload.0, late.or(said.as_ref())),
-            (Err(cell), _) => self.end_keeping(&cell, verdict, payload.0, late.or(said.as_ref())),
+            (Ok(cell), Some(_)) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
+            (Err(cell), _) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
         }
         quietly(|| drop(said));
     }
@@ -131,8 +100,8 @@ impl<K, V> Crew<K, V> {
     /// Ends a run whose key somebody reads after the end, and tells the hook.
     fn end_keeping(
         &self,
-        cell: &Cell<K, V>,
-        verdict: Verdict,
+        cell: &RunCell<K, V>,
+        decision: Decision,
         payload: &mut Option<V>,
         failure: Option<&Failure>,
     ) {
@@ -143,9 +112,9 @@ impl<K, V> Crew<K, V> {
             cell.began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began));
         // whatever of users' code panics meanwhile, the hook is told of the end
         let mut panic = FirstPanic::default();
-        let fate = panic.catch(|| self.end(ending, verdict, payload)).unwrap_or(match verdict {
-            Verdict::GiveUp => Fate::GaveUp,
-            Verdict::Succeed | Verdict::Again(_) | Verdict::Retry(_) => Fate::Done,
+        let fate = panic.catch(|| self.end(ending, decision, payload)).unwrap_or(match decision {
+            Decision::GiveUp => Fate::GaveUp,
+            Decision::Succeed | Decision::Again(_) | Decision::Retry(_) => Fate::Done,
         });
         if let Some(hook) = &self.rules.on_end {
             let report = RunReport { attempt: cell.attempt, failure, fate, took };
@@ -154,37 +123,39 @@ impl<K, V> Crew<K, V> {
         panic.resume();
     }
 
-    /// What becomes of the key, with failures reported: one that is past its time
+    /// Decides what becomes of the key, and reports failures: one that is past its time
     /// limit may have been already. Also the failure that the handler itself told of.
-    fn verdict(
+    fn decide(
         &self,
         key: &K,
-        end: End,
+        end: HandlerEnd,
         late: Option<&Failure>,
         reported: bool,
         attempt: u32,
-    ) -> (Verdict, Option<Failure>) {
+    ) -> (Decision, Option<Failure>) {
         let (mut last, mut instead) = (false, None);
         let said = match end {
-            End::Returned(Outcome::Done) if late.is_none() => return (Verdict::Succeed, None),
-            End::Returned(Outcome::Again(delay)) if late.is_none() => return (Verdict::Again(delay), None),
-            End::Returned(Outcome::Done | Outcome::Again(_)) => None,
-            End::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
-            End::Returned(Outcome::RetryAfter(delay, error)) => {
+            HandlerEnd::Returned(Outcome::Done) if late.is_none() => return (Decision::Succeed, None),
+            HandlerEnd::Returned(Outcome::Again(delay)) if late.is_none() => {
+                return (Decision::Again(delay), None);
+            }
+            HandlerEnd::Returned(Outcome::Done | Outcome::Again(_)) => None,
+            HandlerEnd::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
+            HandlerEnd::Returned(Outcome::RetryAfter(delay, error)) => {
                 instead = late.is_none().then_some(delay);
                 Some(Failure::Error(error))
             }
-            End::Returned(Outcome::GiveUp(error)) => {
+            HandlerEnd::Returned(Outcome::GiveUp(error)) => {
                 last = late.is_none();
                 Some(Failure::Error(error))
             }
-            End::Panicked(panic) => {
+            HandlerEnd::Panicked(panic) => {
                 let failure = Failure::Panic(message(&*panic));
                 // a payload may panic when it is dropped, and so may an error below
                 quietly(|| drop(panic));
                 Some(failure)
             }
-            End::Dropped(failure) => Some(failure),
+            HandlerEnd::Dropped(failure) => Some(failure),
         };
         if let Some(failure) = late.or(said.as_ref()) {
             if !reported {
@@ -196,25 +167,25 @@ impl<K, V> Crew<K, V> {
                 self.queue.tell_journal(|journal| journal.gives_up(key, failure));
             }
         }
-        (if last { Verdict::GiveUp } else { Verdict::Retry(instead) }, said)
+        (if last { Decision::GiveUp } else { Decision::Retry(instead) }, said)
     }
 
-    fn end(&self, mut ending: Ending<'_, K>, verdict: Verdict, payload: &mut Option<V>) -> Fate {
+    fn end(&self, mut ending: Ending<'_, K>, decision: Decision, payload: &mut Option<V>) -> Fate {
         let queue = &*self.queue;
-        let fate = match verdict {
-            Verdict::Succeed => {
+        let fate = match decision {
+            Decision::Succeed => {
                 ending.succeed(queue);
                 return Fate::Done;
             }
-            Verdict::GiveUp => {
+            Decision::GiveUp => {
                 ending.give_up(queue);
                 return Fate::GaveUp;
             }
-            Verdict::Again(delay) => match ending.again(queue, delay) {
+            Decision::Again(delay) => match ending.again(queue, delay) {
                 Ok(()) => Fate::Again(delay),
                 Err(_) => Fate::Refused,
             },
-            Verdict::Retry(instead) => self.retry(&mut ending, instead, payload),
+            Decision::Retry(instead) => self.retry(&mut ending, instead, payload),
         };
         if fate == Fate::Refused {
             // shut down, and counted as refused
@@ -256,7 +227,7 @@ impl<K, V> Crew<K, V> {
     }
 }
 
-/// What a panic said.
+/// The text of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_string()

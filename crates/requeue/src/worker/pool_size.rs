@@ -14,27 +14,27 @@ pub(super) const MOST_WORKERS: usize = 1 << 20;
 /// [`Worker::resize`](crate::Worker::resize), which say what a range means.
 ///
 /// ```
-/// use requeue::CrewSize;
-/// assert_eq!(CrewSize::from(4), CrewSize::from(4..=4));
-/// assert_eq!(CrewSize::from(..=256), CrewSize::from(0..=256));
+/// use requeue::PoolSize;
+/// assert_eq!(PoolSize::from(4), PoolSize::from(4..=4));
+/// assert_eq!(PoolSize::from(..=256), PoolSize::from(0..=256));
 /// // without an upper end: as many as there can be, 2^20
-/// assert_eq!(CrewSize::from(1..), CrewSize::from(1..=1_048_576));
+/// assert_eq!(PoolSize::from(1..), PoolSize::from(1..=1_048_576));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CrewSize {
+pub struct PoolSize {
     pub(super) least: usize,
     pub(super) most: usize,
 }
 
-/// As one would write it: `4`, or `0..=256`.
-impl fmt::Debug for CrewSize {
+/// Written as in code: `4`, or `0..=256`.
+impl fmt::Debug for PoolSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { least, most } = self;
         if least == most { write!(f, "{most}") } else { write!(f, "{least}..={most}") }
     }
 }
 
-impl CrewSize {
+impl PoolSize {
     /// Refuses what cannot be.
     pub(super) fn check(self) -> io::Result<()> {
         let Self { least, most } = self;
@@ -53,26 +53,26 @@ impl CrewSize {
     }
 }
 
-impl From<usize> for CrewSize {
+impl From<usize> for PoolSize {
     fn from(workers: usize) -> Self {
         Self { least: workers, most: workers }
     }
 }
 
-impl From<RangeInclusive<usize>> for CrewSize {
+impl From<RangeInclusive<usize>> for PoolSize {
     fn from(range: RangeInclusive<usize>) -> Self {
         let (least, most) = range.into_inner();
         Self { least, most }
     }
 }
 
-impl From<RangeToInclusive<usize>> for CrewSize {
+impl From<RangeToInclusive<usize>> for PoolSize {
     fn from(range: RangeToInclusive<usize>) -> Self {
         Self { least: 0, most: range.end }
     }
 }
 
-impl From<RangeFrom<usize>> for CrewSize {
+impl From<RangeFrom<usize>> for PoolSize {
     fn from(range: RangeFrom<usize>) -> Self {
         Self { least: range.start, most: MOST_WORKERS.max(range.start) }
     }

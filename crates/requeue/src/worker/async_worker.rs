@@ -1,0 +1,179 @@
+//! One async worker: what it does each time it is polled. Tasks and
+//! [`WorkerFuture`](super::WorkerFuture) poll it, and drop it.
+
+use super::next::WorkerLoop;
+use super::outcome::{Failure, IntoOutcome};
+use super::run::Run;
+use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared};
+use crate::Instant;
+use crate::clock::{Alarm, Clock, SystemClock, TaskAlarm};
+use crate::panics::quietly;
+use crate::wait::Step;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// How many runs may end in one poll before the executor's other tasks get a turn:
+/// handlers that never wait, on a queue that never empties, would keep its thread.
+const RUNS_A_POLL: u32 = 32;
+
+/// One async worker, on whatever polls it.
+pub(super) struct AsyncWorker<K: 'static, V: 'static, Fut> {
+    worker: WorkerLoop<K, V>,
+    /// Until when it waits at most, if it leaves then, and the wake-up for that.
+    idle_alarm: TaskAlarm,
+    /// The handler of the run that goes on, in an allocation that all runs use.
+    handler: Pin<Box<Option<Fut>>>,
+    /// The end of the run's time limit, and the wake-up for that.
+    until: Option<Instant>,
+    alarm: TaskAlarm,
+    /// Set after users' code panicked as a key was taken.
+    rest: Option<Alarm>,
+}
+
+impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
+    /// Works until there is something to wait for; ready when the worker has left.
+    pub(super) fn poll<F: Fn(Run<K, V>) -> Fut>(
+        &mut self,
+        shared: &WorkerShared<K, V>,
+        handler: &F,
+        cx: &mut Context<'_>,
+    ) -> Poll<()>
+    where
+        Fut: Future<Output: IntoOutcome>,
+    {
+        self.rest = None;
+        for _ in 0..RUNS_A_POLL {
+            if self.handler.is_some() && self.poll_run(shared, cx).is_pending() {
+                return Poll::Pending;
+            }
+            // users' code that panics as a key is taken (a clock, an order) must not end the worker
+            match quietly(|| self.next(shared, cx)) {
+                Some(Poll::Pending) => return Poll::Pending,
+                Some(Poll::Ready(None)) => return Poll::Ready(()),
+                Some(Poll::Ready(Some(run))) => self.begin(shared, handler, run),
+                None => {
+                    self.worker.look_failed(shared);
+                    let at = SystemClock.now() + AFTER_PANIC;
+                    self.rest = Some(SystemClock.wake_at(at, cx.waker()));
+                    return Poll::Pending;
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Looks for the next key; `None` if the worker has left.
+    #[inline]
+    fn next(&mut self, shared: &WorkerShared<K, V>, cx: &mut Context<'_>) -> Poll<Option<Run<K, V>>> {
+        let waker = cx.waker();
+        let step = self.worker.next(
+            shared,
+            || waker,
+            |waiting, ask| match waiting.poll(ask, cx, None) {
+                Poll::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
+                Poll::Pending => Step::Sleep(None),
+            },
+        );
+        match step {
+            Step::Ready(run) => {
+                self.idle_alarm.end();
+                Poll::Ready(run)
+            }
+            Step::Sleep(idle) => {
+                if let Some(at) = idle {
+                    quietly(|| self.idle_alarm.set(&*shared.queue.clock, at, waker));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Calls the handler, whose future is polled from now on.
+    #[inline]
+    fn begin<F: Fn(Run<K, V>) -> Fut>(&mut self, shared: &WorkerShared<K, V>, handler: &F, run: Run<K, V>) {
+        match catch_unwind(AssertUnwindSafe(|| handler(run))) {
+            Ok(future) => {
+                self.handler.set(Some(future));
+                let began = self.worker.cell().and_then(|cell| cell.began);
+                self.until = began.zip(shared.rules.time_limit).map(|(began, limit)| began + limit);
+            }
+            Err(panic) => self.worker.end(shared, HandlerEnd::Panicked(panic), None, false),
+        }
+    }
+
+    #[inline]
+    fn poll_run(&mut self, shared: &WorkerShared<K, V>, cx: &mut Context<'_>) -> Poll<()>
+    where
+        Fut: Future<Output: IntoOutcome>,
+    {
+        if self.worker.slot.is_told() {
+            self.abandon(shared, Failure::Cancelled);
+            return Poll::Ready(());
+        }
+        // an alarm is set when a poll has found that there is something to wait for
+        if self.alarm.is_set() && self.is_late(shared) {
+            self.abandon(shared, Failure::TimeLimit(shared.rules.time_limit.unwrap_or_default()));
+            return Poll::Ready(());
+        }
+        let handler = &mut self.handler;
+        let returned = catch_unwind(AssertUnwindSafe(|| match handler.as_mut().as_pin_mut() {
+            Some(future) => future.poll(cx).map(IntoOutcome::into_outcome),
+            None => Poll::Pending,
+        }));
+        let end = match returned {
+            Ok(Poll::Pending) => {
+                if let Some(until) = self.until {
+                    quietly(|| self.alarm.set(&*shared.queue.clock, until, cx.waker()));
+                }
+                return Poll::Pending;
+            }
+            Ok(Poll::Ready(outcome)) => HandlerEnd::Returned(outcome),
+            Err(panic) => HandlerEnd::Panicked(panic),
+        };
+        let late =
+            self.is_late(shared).then(|| Failure::TimeLimit(shared.rules.time_limit.unwrap_or_default()));
+        self.end(shared, end, late.as_ref());
+        Poll::Ready(())
+    }
+}
+
+impl<K, V, Fut> AsyncWorker<K, V, Fut> {
+    pub(super) fn new(shared: &WorkerShared<K, V>, at: usize) -> Self {
+        Self {
+            worker: WorkerLoop::new(shared, at),
+            idle_alarm: TaskAlarm::default(),
+            handler: Box::pin(None),
+            until: None,
+            alarm: TaskAlarm::default(),
+            rest: None,
+        }
+    }
+
+    /// Drops the handler of the run that goes on, which is a failure of its key.
+    pub(super) fn abandon(&mut self, shared: &WorkerShared<K, V>, failure: Failure) {
+        if self.handler.is_none() {
+            return;
+        }
+        if let Some(cell) = self.worker.cell() {
+            cell.cancel();
+        }
+        self.end(shared, HandlerEnd::Dropped(failure), None);
+        // whoever drops it may not poll it soon
+        self.worker.rest_after_run(&shared.set);
+    }
+
+    #[inline]
+    fn end(&mut self, shared: &WorkerShared<K, V>, end: HandlerEnd, late: Option<&Failure>) {
+        self.alarm.end();
+        // first the handler, so that its payload is back when the run ends
+        quietly(|| self.handler.set(None));
+        self.worker.end(shared, end, late, false);
+    }
+
+    fn is_late(&self, shared: &WorkerShared<K, V>) -> bool {
+        self.until.is_some_and(|until| shared.now().is_some_and(|now| now >= until))
+    }
+}

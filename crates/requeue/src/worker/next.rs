@@ -1,0 +1,264 @@
+//! How a worker comes from one run to the next: it ends the one and takes the key of the other in one hold of the queue's lock.
+
+use super::outcome::{Failure, Outcome};
+use super::run::{Run, RunCell};
+use super::set::{LEAVE, Rest, WorkerSet};
+use super::shared::{HandlerEnd, WorkerShared};
+use super::slot::WorkerSlot;
+use crate::Instant;
+use crate::ending::{end_in_drop, finish};
+use crate::get::Left;
+use crate::hold::{Hold, Shared};
+use crate::owner::Owner;
+use crate::panics::{DropsQuietly, quietly};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::wait::Step;
+use crate::waiting::{PollResult, Poller, Waiting};
+use requeue_core::{Got, Handout, RunRef};
+use std::mem::take;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// Asks the queue for the next key, and to end the run before.
+pub(super) struct NextKey<K> {
+    slot: Arc<WorkerSlot>,
+    set: Arc<WorkerSet>,
+    /// A run that has succeeded and is to be ended.
+    ending: Option<RunRef<K>>,
+    /// The worker has a run, as its slot has it; the queue may have ended it already.
+    has_run: bool,
+    /// The look has begun with the end of a run, so that nobody waits for it: it takes no key if the worker is to leave.
+    may_refuse: bool,
+    /// The key was taken in the hold in which the run before it ended.
+    at_once: bool,
+}
+
+impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
+    type Got = Handout<K, V>;
+    type Taken = Handout<K, V>;
+    type Left = Left<K, V>;
+
+    #[inline]
+    fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
+
+    #[inline]
+    fn take(
+        &mut self,
+        hold: &mut Hold<'_, K, V>,
+        _: &Owner<'q, K, V>,
+        left: &mut Self::Left,
+    ) -> PollResult<Self::Taken> {
+        self.at_once = self.has_run;
+        if self.has_run {
+            left.end(hold, &mut self.ending, true);
+            self.slot.end_run();
+            self.has_run = false;
+        }
+        let refuses = self.may_refuse && self.set.control.load(Relaxed) & LEAVE != 0;
+        match if refuses { Got::Empty } else { hold.get() } {
+            Got::Item(handout) => {
+                self.slot.begin_run(handout.run.slot());
+                self.has_run = true;
+                PollResult::Keys(handout)
+            }
+            Got::Empty | Got::ShutDown => {
+                // the run that was ended may have been the last one that a drain waited for
+                hold.core.conclude();
+                PollResult::Nothing
+            }
+        }
+    }
+
+    #[inline]
+    fn hand_out(
+        &mut self,
+        taken: Self::Taken,
+        hold: Hold<'_, K, V>,
+        _: &Owner<'q, K, V>,
+        waker: Option<Waker>,
+        left: Self::Left,
+    ) -> Self::Got {
+        left.hand_out(&taken, hold, waker);
+        taken
+    }
+
+    #[inline]
+    fn after(shared: &Shared<K, V>, left: Self::Left) {
+        left.drop_after(shared);
+    }
+}
+
+/// The state that a worker keeps from run to run, on a thread or in a task.
+pub(super) struct WorkerLoop<K: 'static, V: 'static> {
+    pub(super) slot: Arc<WorkerSlot>,
+    waiting: Waiting<'static, K, V>,
+    ask: NextKey<K>,
+    /// That of its run. All runs use one, but where a handler has kept its [`Run`].
+    cell: Option<Arc<RunCell<K, V>>>,
+    /// The handler has succeeded: the run is ended with the next look.
+    succeeded: bool,
+    /// Until when it waits for a key at most, if it leaves then.
+    idle: Option<Instant>,
+}
+
+impl<K, V> WorkerLoop<K, V> {
+    pub(super) fn new(shared: &WorkerShared<K, V>, at: usize) -> Self {
+        let (slot, set) = (shared.set.slot(at), shared.set.clone());
+        let ask = NextKey {
+            slot: slot.clone(),
+            set,
+            ending: None,
+            has_run: false,
+            may_refuse: false,
+            at_once: false,
+        };
+        let waiting = Waiting::new(Owner::Owned(shared.queue.clone()));
+        Self { slot, waiting, ask, cell: None, succeeded: false, idle: None }
+    }
+
+    /// The cell of its run.
+    pub(super) fn cell(&self) -> Option<&Arc<RunCell<K, V>>> {
+        self.cell.as_ref()
+    }
+
+    /// Looks for a key, with the end of the run before if that succeeded; `None` if the worker has left.
+    #[inline]
+    pub(super) fn next<'w>(
+        &mut self,
+        shared: &WorkerShared<K, V>,
+        waker: impl Fn() -> &'w Waker,
+        look: impl FnMut(&mut Waiting<'static, K, V>, &mut NextKey<K>) -> Step<Option<Handout<K, V>>>,
+    ) -> Step<Option<Run<K, V>>> {
+        let mut cell = self.cell.take();
+        if self.succeeded && !cell.as_ref().is_some_and(RunCell::is_unique) {
+            // somebody goes on reading the key
+            self.succeeded = false;
+            if let Some(cell) = cell.take() {
+                quietly(|| shared.finish(cell, HandlerEnd::Returned(Outcome::Done), None, false));
+            }
+        }
+        let mut unique = cell.as_mut().and_then(Arc::get_mut);
+        let mut payload = None;
+        if let (true, Some(cell)) = (take(&mut self.succeeded), &mut unique) {
+            (self.ask.ending, payload) = cell.take_run();
+        }
+        let payload = DropsQuietly(&mut payload);
+        let step = self.look(&shared.set, waker, look);
+        if payload.0.is_some() {
+            quietly(|| drop(payload.0.take()));
+        }
+        match step {
+            Step::Ready(Some(handout)) => {
+                let (run, value) = (self.slot.run(), handout.value);
+                let cell = match unique {
+                    Some(unique) => {
+                        unique.begin(shared, handout.run, handout.attempt, run);
+                        cell
+                    }
+                    None => {
+                        let mut new = RunCell::new(shared.queue.clone(), self.slot.clone());
+                        new.begin(shared, handout.run, handout.attempt, run);
+                        Some(Arc::new(new))
+                    }
+                };
+                self.cell = cell;
+                Step::Ready(self.cell.clone().map(|cell| Run::new(cell, value)))
+            }
+            Step::Ready(None) => Step::Ready(None),
+            Step::Sleep(until) => {
+                self.cell = cell;
+                Step::Sleep(until)
+            }
+        }
+    }
+
+    #[inline]
+    fn look<'w>(
+        &mut self,
+        set: &WorkerSet,
+        waker: impl Fn() -> &'w Waker,
+        mut look: impl FnMut(&mut Waiting<'static, K, V>, &mut NextKey<K>) -> Step<Option<Handout<K, V>>>,
+    ) -> Step<Option<Handout<K, V>>> {
+        loop {
+            self.ask.may_refuse = self.ask.has_run;
+            let mut is_spare = false;
+            if !self.ask.has_run {
+                match set.looks(&self.slot) {
+                    Some(spare) => is_spare = spare,
+                    None => return Step::Ready(None),
+                }
+            }
+            match look(&mut self.waiting, &mut self.ask) {
+                Step::Ready(Some(handout)) => {
+                    if !self.ask.at_once {
+                        set.look_ended(&self.slot);
+                    }
+                    self.idle = None;
+                    return Step::Ready(Some(handout));
+                }
+                Step::Ready(None) => {
+                    set.is_over(&self.slot);
+                    return Step::Ready(None);
+                }
+                Step::Sleep(until) => {
+                    let is_idle = is_spare && set.is_idle(&mut self.idle);
+                    // whoever stops or resizes the worker from here on wakes this thread or task
+                    match set.rests(&self.slot, waker(), is_spare, is_idle) {
+                        Rest::Rests => {
+                            let idle = self.idle.filter(|at| is_spare && !at.is_never());
+                            return Step::Sleep(until.into_iter().chain(idle).min());
+                        }
+                        Rest::LooksAgain => {}
+                        Rest::Left => return Step::Ready(None),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The handler is gone. A run that has succeeded is ended with the next look, any other one now. With `late` the run is past
+    /// its time limit, whatever the handler said; `reported`: the hook has heard of that already.
+    #[inline]
+    pub(super) fn end(
+        &mut self,
+        shared: &WorkerShared<K, V>,
+        end: HandlerEnd,
+        late: Option<&Failure>,
+        reported: bool,
+    ) {
+        if matches!(end, HandlerEnd::Returned(Outcome::Done))
+            && late.is_none()
+            && shared.ends_with_next_look()
+        {
+            self.succeeded = true;
+        } else if let Some(cell) = self.cell.take() {
+            // users' code that panics as a run ends (merge, a limiter) must not end the worker
+            quietly(|| shared.finish(cell, end, late, reported));
+        }
+    }
+
+    /// Its run has ended, and it may not look again soon.
+    pub(super) fn rest_after_run(&mut self, set: &WorkerSet) {
+        self.ask.has_run = false;
+        set.run_ended(&self.slot);
+    }
+
+    /// Users' code has panicked as it looked for a key (a clock, an order).
+    #[cold]
+    pub(super) fn look_failed(&mut self, shared: &WorkerShared<K, V>) {
+        let Self { ask, cell, .. } = self;
+        if ask.ending.is_some() {
+            let end = |run: &mut _| finish(&shared.queue, run, true, None, &mut None);
+            quietly(|| end_in_drop(&shared.queue, &mut ask.ending, end));
+        }
+        // one that was taken and has no handler ends as a guard does that is dropped
+        quietly(|| drop(cell.take()));
+        // it waits no more: a wake-up that it was given is passed on
+        quietly(|| self.waiting = Waiting::new(Owner::Owned(shared.queue.clone())));
+        self.succeeded = false;
+        if self.ask.has_run {
+            self.rest_after_run(&shared.set);
+        }
+        shared.set.look_ended(&self.slot);
+    }
+}

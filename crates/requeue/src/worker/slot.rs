@@ -1,0 +1,152 @@
+//! One worker, as others see it: whether it looks for a key, which run it has, and how many have ended.
+//!
+//! Whoever wants to know what the workers do has the queue's lock while reading it: a worker begins and ends its runs, here, in
+//! the holds of that lock in which it takes a key and ends a run of the queue. So no run begins or ends between two readings,
+//! and a run costs no lock but the queue's. Metrics read without the lock, and may be one run late.
+//!
+//! `looking` is written outside of those holds, because a look begins before its hold. It is for whoever stops the worker; how
+//! the two see each other is told in [`set`](super::set).
+
+use crate::sync::{Mutex, atomic};
+use atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use atomic::{AtomicBool, AtomicU64, fence};
+use std::task::Waker;
+
+/// No run: no arena has this many keys.
+const IDLE: u64 = u64::MAX;
+
+/// Stands on cache lines of its own: its worker writes it twice a run.
+#[repr(align(128))]
+pub(super) struct WorkerSlot {
+    /// The number of the worker, from 0.
+    pub(super) at: usize,
+    /// The number of its latest run, from 1.
+    runs: AtomicU64,
+    /// The number that the queue has given to the key of its run, or [`IDLE`].
+    key: AtomicU64,
+    /// The latest run that was told to end.
+    told: AtomicU64,
+    /// How many of its runs were told to end and have ended.
+    cancelled: AtomicU64,
+    /// It looks for a key, and may have got one: for a moment only.
+    looking: AtomicBool,
+    /// Wakes it while it waits for a key.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// How many runs of a worker have ended, and whether one goes on.
+#[derive(Default)]
+pub(super) struct RunCounts {
+    /// Ended without being told to.
+    pub(super) done: u64,
+    /// Told to end, whether they have or not.
+    pub(super) cancelled: u64,
+    pub(super) running: u64,
+}
+
+impl WorkerSlot {
+    pub(super) fn new(at: usize) -> Self {
+        Self {
+            at,
+            runs: AtomicU64::new(0),
+            key: AtomicU64::new(IDLE),
+            told: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            looking: AtomicBool::new(false),
+            waker: Mutex::new(None),
+        }
+    }
+
+    /// In a hold of the queue's lock: its worker takes this key.
+    #[inline]
+    pub(super) fn begin_run(&self, key: u32) {
+        self.runs.store(self.runs.load(Relaxed) + 1, Relaxed);
+        self.key.store(u64::from(key), Relaxed);
+    }
+
+    /// In a hold of the queue's lock: its worker's run has ended, if it had one.
+    #[inline]
+    pub(super) fn end_run(&self) {
+        if self.is_told() {
+            self.cancelled.store(self.cancelled.load(Relaxed) + 1, Relaxed);
+        }
+        self.key.store(IDLE, Relaxed);
+    }
+
+    /// In a hold of the queue's lock: tells its run to end. False if it has none, or was told before.
+    pub(super) fn tell(&self) -> bool {
+        let tells = self.has_run() && !self.is_told();
+        if tells {
+            self.told.store(self.run(), Release);
+        }
+        tells
+    }
+
+    /// The number of its latest run.
+    #[inline]
+    pub(super) fn run(&self) -> u64 {
+        self.runs.load(Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn has_run(&self) -> bool {
+        self.key.load(Relaxed) != IDLE
+    }
+
+    /// Whether it runs the key to which the queue has given this number.
+    pub(super) fn has_key(&self, key: u32) -> bool {
+        self.key.load(Relaxed) == u64::from(key)
+    }
+
+    /// Whether it has a run that was told to end.
+    #[inline]
+    pub(super) fn is_told(&self) -> bool {
+        self.has_run() && self.was_told(self.run())
+    }
+
+    /// Whether this run was told to end, or a later one.
+    #[inline]
+    pub(super) fn was_told(&self, run: u64) -> bool {
+        self.told.load(Acquire) >= run
+    }
+
+    pub(super) fn counts(&self) -> RunCounts {
+        let (running, told) = (u64::from(self.has_run()), u64::from(self.is_told()));
+        let ended = self.cancelled.load(Relaxed);
+        RunCounts { done: self.run() - running - ended, cancelled: ended + told, running }
+    }
+
+    /// Says whether it looks for a key, before it reads `control` next.
+    #[inline]
+    pub(super) fn set_looking(&self, looking: bool) {
+        self.looking.store(looking, Relaxed);
+        fence(SeqCst);
+    }
+
+    pub(super) fn is_looking(&self) -> bool {
+        self.looking.load(Relaxed)
+    }
+
+    /// It waits for a key, and is woken by this; returns a waker to be dropped.
+    pub(super) fn waits(&self, waker: &Waker) -> Option<Waker> {
+        let is_current = |known: &Option<Waker>| known.as_ref().is_some_and(|known| known.will_wake(waker));
+        if is_current(&self.waker.lock()) {
+            return None;
+        }
+        // not cloned under the lock: that is users' code
+        let waker = waker.clone();
+        self.waker.lock().replace(waker)
+    }
+
+    /// Takes what wakes it; none while it has a run.
+    pub(super) fn take_waker(&self) -> Option<Waker> {
+        if self.has_run() { None } else { self.waker.lock().take() }
+    }
+
+    /// Its worker has left: another may have the slot.
+    #[must_use = "dropping a waker is users' code, which is not called under a lock"]
+    pub(super) fn clear(&self) -> Option<Waker> {
+        self.set_looking(false);
+        self.waker.lock().take()
+    }
+}
