@@ -8,7 +8,7 @@ use super::slot::WorkerSlot;
 use crate::Instant;
 use crate::ending::{end_in_drop, finish};
 use crate::get::Left;
-use crate::hold::{Hold, Shared};
+use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, quietly};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -248,8 +248,9 @@ impl<K, V> WorkerLoop<K, V> {
     pub(super) fn look_failed(&mut self, shared: &WorkerShared<K, V>) {
         let Self { ask, cell, .. } = self;
         if ask.ending.is_some() {
-            let end = |run: &mut _| finish(&shared.queue, run, true, None, &mut None);
-            quietly(|| end_in_drop(&shared.queue, &mut ask.ending, end));
+            let end = |run: &mut _, value: &mut _| finish(&shared.queue, run, true, None, value);
+            let later = |run, _| Later::Done(run);
+            quietly(|| end_in_drop(&shared.queue, &mut ask.ending, &mut None, end, later));
         }
         // one that was taken and has no handler ends as a guard does that is dropped
         quietly(|| drop(cell.take()));
