@@ -299,7 +299,6 @@ impl Client {
             drop(begun.execute_batch("rollback"));
         }
         drop(turn);
-        link.shorten_log();
         match link.is_cut_off() {
             Some(why) if written.is_ok() => Err(EngineError::Unknown(why.into())),
             _ => written,

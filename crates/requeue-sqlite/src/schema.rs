@@ -226,16 +226,6 @@ impl Link {
         turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
     }
 
-    /// Has a long log go with this connection, if nobody else has the file open: the next one to open it would read all of the
-    /// log to make an index of it.
-    pub(crate) fn shorten_log(&self) {
-        let is_long = self.beside[0].0.metadata().is_ok_and(|log| log.len() > LONG_LOG);
-        if is_long && self.database.is_alone() {
-            // where it fails the log stays
-            drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false));
-        }
-    }
-
     /// The reason why writes are lost, if they are: the file, its log or SQLite's shared memory was removed,
     /// renamed, or replaced.
     pub(crate) fn is_cut_off(&mut self) -> Option<String> {
@@ -264,9 +254,6 @@ impl Link {
         None
     }
 }
-
-/// A log of so many bytes is read in some milliseconds.
-const LONG_LOG: u64 = 4 << 20;
 
 fn waits(of: Writes) -> Duration {
     if of == Writes::Runner { lock::RUNNER_WAITS } else { lock::ADDER_WAITS }

@@ -508,26 +508,6 @@ fn e39_a_key_that_runs_is_shown_as_held_with_how_long_it_has_been() {
 }
 
 #[test]
-fn e34_a_long_log_goes_with_the_last_who_adds_and_stays_beside_one_who_works() {
-    for with_runner in [false, true] {
-        let world = World::new();
-        let log = world.0.path().join("q.db-wal");
-        let keys: Vec<_> = (0..6).map(|n| format!("{n}{}", "x".repeat(1 << 20))).collect();
-        let client = world.client();
-        client.add_many("orders", &keys[..1], None, 0).unwrap();
-        drop(client);
-        assert!(log.exists(), "{with_runner}: it is short");
-        let q = with_runner.then(|| world.open());
-        let client = world.client();
-        client.add_many("orders", &keys[1..], None, 0).unwrap();
-        drop(client);
-        assert_eq!(log.exists(), with_runner);
-        assert_eq!(world.client().list("orders").unwrap().len(), keys.len());
-        drop(q);
-    }
-}
-
-#[test]
 fn e34_threads_that_add_take_turns_with_the_runner() {
     let world = World::new();
     let q = world.open();

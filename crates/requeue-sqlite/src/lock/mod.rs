@@ -218,11 +218,6 @@ impl Database {
         Ok(())
     }
 
-    /// Whether no other process has it open to write. Where the system does not say it, as if.
-    pub(crate) fn is_alone(&self) -> bool {
-        matches!(self.shared().bytes.locked(NAMES..QUEUES), Ok(None))
-    }
-
     fn is_open_elsewhere(&self, name: i64) -> io::Result<bool> {
         let is_open = |range: std::ops::Range<i64>| -> io::Result<bool> {
             Ok(self.shared().bytes.locked(range)?.is_some())
