@@ -487,14 +487,15 @@ impl Postgres {
         let (to, by) = (hosts.clone(), connect_fn.clone());
         let admin_conn = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
         let listens = Arc::new(AtomicBool::new(false));
-        let (is_heard, heartbeat) = match hears {
+        let (is_heard, is_direct, heartbeat) = match hears {
             Hears::At(direct) => {
+                let is_direct = !Arc::ptr_eq(&direct, &hosts);
                 let heard = Hearing { heard, listens: listens.clone() };
-                (true, Link::new(direct, connect_fn.clone(), Some(heard), Statements::Prepared))
+                (true, is_direct, Link::new(direct, connect_fn.clone(), Some(heard), Statements::Prepared))
             }
-            Hears::Nothing => (false, Link::new(hosts.clone(), connect_fn.clone(), None, statements)),
+            Hears::Nothing => (false, false, Link::new(hosts.clone(), connect_fn.clone(), None, statements)),
         };
-        let heartbeat = Arc::new(Heartbeat::new(heartbeat, listens, is_heard, admin_conn.clone()));
+        let heartbeat = Arc::new(Heartbeat::new(heartbeat, listens, (is_heard, is_direct), admin_conn.clone()));
         let hub = Hub {
             batcher: Arc::new(AddBatcher::new(sleepers.clone())),
             admin_conn,
@@ -515,16 +516,6 @@ impl Postgres {
         let runtime = hub.runtime.clone();
         call(&runtime, async move {
             hub.admin_conn.lock().await.connect().await?;
-            if hub.heartbeat.hears {
-                // without it leases would be lost, one after another
-                let direct = hub.heartbeat.connect().await;
-                if let Some(why) = direct.err().and_then(|failed| failed.why()) {
-                    let why = format!(
-                        "the connection for notifications and leases (to direct_host, if there is one): {why}"
-                    );
-                    return Err(Failed::Not(why.into()).into());
-                }
-            }
             Ok(Self { hub })
         })
     }

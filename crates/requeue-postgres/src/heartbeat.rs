@@ -10,6 +10,7 @@ use crate::lanes::Lanes;
 use crate::link::{Failed, Link};
 use crate::post::{Held, NOBODY, Post};
 use crate::schema::Serving;
+use requeue::EngineError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub(crate) struct Heartbeat {
     pub(crate) link: AsyncMutex<Link>,
     /// Whether notifications can come in.
     pub(crate) hears: bool,
+    /// Whether it connects to a host of its own, `direct_host`.
+    is_direct: bool,
     /// Whether connections of the link listen.
     listens: Arc<AtomicBool>,
     members: Mutex<Vec<Member>>,
@@ -69,10 +72,16 @@ struct Said {
 }
 
 impl Heartbeat {
-    pub(crate) fn new(link: Link, listens: Arc<AtomicBool>, hears: bool, lanes: Arc<Lanes>) -> Self {
+    pub(crate) fn new(
+        link: Link,
+        listens: Arc<AtomicBool>,
+        (hears, is_direct): (bool, bool),
+        lanes: Arc<Lanes>,
+    ) -> Self {
         Self {
             link: AsyncMutex::new(link),
             hears,
+            is_direct,
             listens,
             members: Mutex::default(),
             signal: Notify::new(),
@@ -294,9 +303,19 @@ impl Heartbeat {
         }
     }
 
-    /// Connects, so that an error is reported.
-    pub(crate) async fn connect(&self) -> Result<(), Failed> {
-        self.link.lock().await.connect().await
+    /// Connects before a queue is worked on: without this connection leases would be lost, one after another. Where
+    /// notifications can't come in, it waits for a session of a pool, and is not made before it is needed.
+    pub(crate) async fn connect(&self) -> Result<(), EngineError> {
+        if !self.hears {
+            return Ok(());
+        }
+        match self.link.lock().await.connect().await {
+            Err(Failed::Not(why)) if self.is_direct => {
+                let why = format!("direct_host, for notifications and leases: {why}");
+                Err(EngineError::NotApplied(why.into()))
+            }
+            connected => Ok(connected?),
+        }
     }
 }
 

@@ -287,6 +287,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let rules = rules.into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut admin_conn = hub.admin_conn.lock().await;
         known(&mut admin_conn).await?;
+        hub.heartbeat.connect().await?;
         let opened = admin_conn.query("select requeue.open($1)", &[&name]).await?;
         let number: i32 = opened.first().map_or(0, |row| row.get(0));
         let backoff = store_limits(&mut admin_conn, number, (base, max), rate).await?;

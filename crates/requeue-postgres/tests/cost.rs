@@ -6,7 +6,7 @@ mod common;
 
 use self::common::{Database, LONG, Looks, add, block_on, open, until};
 use requeue::{Add, AddFailed, Added, Op, Run, Worker};
-use requeue_postgres::Queue;
+use requeue_postgres::{Postgres, Queue};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -50,6 +50,23 @@ fn e40_a_process_that_waits_asks_once_a_second_for_all_of_its_queues() {
     for (worker, _) in workers {
         assert!(worker.stop(LONG).wait().complete);
     }
+}
+
+/// A server starts a process for each connection, which costs it more than an add.
+#[test]
+fn e40_a_process_that_works_on_no_queue_has_one_connection_and_needs_no_direct_host() {
+    let Some(db) = Database::new() else { return };
+    let connect = |more: &str| Postgres::connect(&format!("{} {more}", db.url)).wait().expect("it is up");
+    let pg = connect("application_name=looker");
+    pg.make_queue("orders").wait().expect("it may");
+    assert_eq!(pg.client("orders").stats().wait().expect("it is there").ready, 0);
+    let sessions = "select count(*) from pg_stat_activity where application_name = 'looker'";
+    assert_eq!(db.sql(sessions), "1");
+    // who works is told at once that its leases could not be extended
+    let pg = connect("pool_mode=session direct_host=/nowhere");
+    assert!(pg.client("orders").list().wait().expect("it is there").is_empty());
+    let refused = pg.queue::<String>("orders").open().wait().expect_err("it has no lease").to_string();
+    assert!(refused.contains("direct_host, for notifications and leases: "), "{refused}");
 }
 
 #[test]
