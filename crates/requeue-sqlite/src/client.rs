@@ -434,69 +434,80 @@ impl Client {
     /// is none, directly.
     fn ask_all(&self, queue: &str, what: &str, keys: &[&[u8]]) -> Result<Vec<String>, EngineError> {
         let asked = self.in_turn(queue, what == "pause", |begun, number, is_worked_on| {
-            let each = keys.iter().map(|key| {
-                let request = InboxRow::new(number, what, key);
-                if is_worked_on {
-                    return Ok(Err(request.put(begun)?));
-                }
-                Ok(Ok(obey(begun, &request, None)?.unwrap_or_default()))
-            });
-            Ok((number, each.collect::<rusqlite::Result<Vec<_>>>()?))
+            let requests = keys.iter().map(|key| InboxRow::new(number, what, key));
+            if is_worked_on {
+                let put = requests.map(|request| request.put(begun)).collect::<rusqlite::Result<Vec<_>>>();
+                return Ok((number, Err(put?)));
+            }
+            let done = requests.map(|request| Ok(obey(begun, &request, None)?.unwrap_or_default()));
+            Ok((number, Ok(done.collect::<rusqlite::Result<Vec<_>>>()?)))
         })?;
-        let Some((number, asked)) = asked else {
+        match asked {
+            Some((_, Ok(done))) => Ok(done),
+            Some((number, Err(requests))) => self.answers(queue, number, &requests),
             // there is no such queue
-            let answer = if what == "purge" { "0" } else { "nothing" };
-            return Ok(vec![answer.to_owned(); keys.len()]);
-        };
-        if asked.iter().any(Result::is_err) {
-            write_signal::send(&self.path);
+            None => Ok(vec![if what == "purge" { "0" } else { "nothing" }.to_owned(); keys.len()]),
         }
-        let answers =
-            asked.into_iter().map(|asked| asked.or_else(|request| self.answer(queue, number, request)));
-        answers.collect()
     }
 
-    /// Waits for the answer to a request.
-    fn answer(&self, queue: &str, number: i64, request: i64) -> Result<String, EngineError> {
-        let begun = Instant::now();
-        loop {
-            let answer = "select answer from inbox where id = ?1";
-            let answer = self.look(|connection, _| {
-                connection.prepare_cached(answer)?.query_row([request], |row| row.get(0)).optional()
-            })?;
-            match answer {
-                Some(Some(answer)) => return Ok(answer),
-                Some(None) => {}
-                None => return Err(EngineError::Unknown("somebody has removed what was asked".into())),
+    /// Waits for the answers to requests. Those that get none are withdrawn: nobody obeys them later.
+    fn answers(&self, queue: &str, number: i64, requests: &[i64]) -> Result<Vec<String>, EngineError> {
+        write_signal::send(&self.path);
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut last = Instant::now();
+        while let Some(rest @ [_, ..]) = requests.get(answers.len()..) {
+            let found = self.look(|connection, _| answers_to(connection, rest))?;
+            if found.contains(&None) {
+                return Err(EngineError::Unknown("somebody has removed what was asked".into()));
             }
-            let is_late = begun.elapsed() > ANSWERS;
-            let is_alone = || -> Result<bool, EngineError> {
-                let looks = self.looks.borrow();
-                let Some(look) = &*looks else { return Ok(false) };
-                look.database().is_worked_on(number).map(|it| !it).map_err(not_applied)
-            };
-            if is_late || is_alone()? {
+            let before = answers.len();
+            answers.extend(found.into_iter().map_while(Option::flatten));
+            if answers.len() > before {
+                last = Instant::now();
+                continue;
+            }
+            let is_late = last.elapsed() > ANSWERS;
+            if is_late || self.is_worked_on_by_nobody(number)? {
                 // where nobody works on the queue any more it is done now
-                let answer = self.in_turn(queue, false, |begun, _, is_worked_on| {
-                    let answer = "select answer from inbox where id = ?1";
-                    let found: Option<Option<String>> =
-                        begun.query_row(answer, [request], |row| row.get(0)).optional()?;
+                let found = self.in_turn(queue, false, |begun, _, is_worked_on| {
+                    let found = answers_to(begun, rest)?;
                     if is_worked_on && is_late {
-                        begun.execute("delete from inbox where id = ?1 and answer is null", [request])?;
+                        let mut gone =
+                            begun.prepare_cached("delete from inbox where id = ?1 and answer is null")?;
+                        rest.iter().try_for_each(|request| gone.execute([request]).map(drop))?;
                     }
-                    Ok(found.flatten())
+                    Ok(found)
+                });
+                // they are in the file still
+                let found = found.map_err(|e| match e {
+                    EngineError::NotApplied(why) => EngineError::Unknown(why),
+                    e => e,
                 })?;
-                if let Some(answer) = answer.flatten() {
-                    return Ok(answer);
-                }
-                if is_late {
+                let found: Vec<_> = found.unwrap_or_default().into_iter().map(Option::flatten).collect();
+                if is_late && found.contains(&None) {
+                    let done = answers.len() + found.iter().flatten().count();
                     let why =
                         format!("{}: the process that works on it does not answer", self.path.display());
-                    return Err(not_applied(why));
+                    return Err(match done {
+                        0 => not_applied(why),
+                        _ => {
+                            let all = requests.len();
+                            let told = format!("{why}; {done} of {all} were done, the others were withdrawn");
+                            EngineError::Unknown(told.into())
+                        }
+                    });
                 }
+                answers.extend(found.into_iter().map_while(|answer| answer));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        Ok(answers)
+    }
+
+    fn is_worked_on_by_nobody(&self, number: i64) -> Result<bool, EngineError> {
+        let looks = self.looks.borrow();
+        let Some(look) = &*looks else { return Ok(false) };
+        look.database().is_worked_on(number).map(|it| !it).map_err(not_applied)
     }
 
     fn look<T>(&self, read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>) -> Result<T, EngineError> {
@@ -707,4 +718,10 @@ impl Client {
             at_least: counts.is_cut,
         })
     }
+}
+
+/// The answers to these requests: `None` for one that is not there, `Some(None)` for one that has no answer yet.
+fn answers_to(connection: &Connection, requests: &[i64]) -> rusqlite::Result<Vec<Option<Option<String>>>> {
+    let mut answer = connection.prepare_cached("select answer from inbox where id = ?1")?;
+    requests.iter().map(|request| answer.query_row([request], |row| row.get(0)).optional()).collect()
 }

@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use requeue::engine::{Listed, Status};
 
 use super::args::{Cancel, Makes, Queue};
-use super::store::Store;
-use super::{Ended, done, unknown, with};
+use super::{Ended, done, plain, unknown, with};
 use crate::show::quoted;
 
 pub(super) fn cancel(args: Cancel) -> u8 {
@@ -64,7 +63,11 @@ fn many(queue: &Queue, prefix: &[u8], yes: bool, expect: Option<u64>) -> u8 {
             };
             return Err(Ended::With(1, format!("{why}; nothing was cancelled")));
         }
-        let cancelled = cancel_all(client, name, &keys)?;
+        let (cancelled, failed) = client.cancel_many(name, &keys);
+        if let Some(e) = failed {
+            let why = plain(&e);
+            return Err(Ended::With(1, format!("{cancelled} of {counted} were cancelled, then: {why}")));
+        }
         if queue.place.json {
             writeln!(out, "{{\"cancelled\":{cancelled}}}")?;
         } else {
@@ -72,10 +75,6 @@ fn many(queue: &Queue, prefix: &[u8], yes: bool, expect: Option<u64>) -> u8 {
         }
         Ok(u8::from(found == 0))
     })
-}
-
-fn cancel_all(client: &mut Store, name: &str, keys: &[Vec<u8>]) -> Result<u64, Ended> {
-    if keys.is_empty() { Ok(0) } else { Ok(client.cancel_many(name, keys)?) }
 }
 
 /// Asks on a terminal; without one the answer is no.

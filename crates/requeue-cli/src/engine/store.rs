@@ -13,6 +13,8 @@ use crate::show::quoted;
 
 /// Maximum number of concurrent calls to a server.
 const ON_THE_WAY: usize = 64;
+/// Maximum number of keys of a file cancelled at once.
+const IN_A_FILE: usize = 1000;
 
 /// An open engine.
 #[derive(Debug)]
@@ -117,22 +119,36 @@ impl Store {
         if absorb { client.absorb(keys).wait().map_err(|e| EngineError::Unknown(e.into())) } else { Ok(()) }
     }
 
-    /// Cancels each key. Returns the number of keys that had something to cancel.
-    pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> EngineResult<u64> {
+    /// Cancels each key. Returns the number of keys that had something to cancel, and why other keys were not
+    /// cancelled.
+    pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> (u64, Option<EngineError>) {
+        let (mut cancelled, mut failed) = (0, None);
         match self {
-            Self::File(file) => file.cancel_many(queue, keys),
+            Self::File(file) => {
+                for keys in keys.chunks(IN_A_FILE) {
+                    match file.cancel_many(queue, keys) {
+                        Ok(some) => cancelled += some,
+                        Err(e) => return (cancelled, Some(e)),
+                    }
+                }
+            }
             Self::Server(server) => {
                 let client = server.client(queue);
-                let mut cancelled = 0;
                 for keys in keys.chunks(ON_THE_WAY) {
                     let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
                     for op in asked {
-                        cancelled += u64::from(op.wait()?);
+                        match op.wait() {
+                            Ok(was_there) => cancelled += u64::from(was_there),
+                            Err(e) => failed = Some(e),
+                        }
+                    }
+                    if failed.is_some() {
+                        break;
                     }
                 }
-                Ok(cancelled)
             }
         }
+        (cancelled, failed)
     }
 
     /// Checks that the queue exists. Commands that only read or change create no queue, so that a misspelt

@@ -60,6 +60,29 @@ fn beside_a_command_that_works_many_keys_are_cancelled_and_what_runs_goes_on_and
 }
 
 #[test]
+fn e29_what_a_stopped_command_is_asked_to_cancel_is_withdrawn_when_it_does_not_answer() {
+    let dir = dir();
+    let dir = dir.path();
+    let gate = Gate::new(dir, "gate");
+    assert_eq!(done(dir, &["add", "held", "a", "b", "c"], b"").status, 0);
+    let script = "echo $REQUEUE_KEY >>$D/ran; [ $REQUEUE_KEY != held ] || cat $D/gate";
+    let job = start(requeue(dir, &["work", "-j1", "sh", "-c", script]));
+    let waiting = gate.reached();
+    until("the run to be shown", || done(dir, &["ls", "--running"], b"").text() == "held    held\n");
+    job.signal(Signal::STOP);
+    let cancelled = done(dir, &["cancel", "--all", "--yes"], b"");
+    assert!(cancelled.status == 1 && cancelled.text().is_empty(), "{cancelled:?}");
+    let why = "the process that works on it does not answer\n";
+    assert!(cancelled.err.starts_with("requeue: 0 of 3 keys were cancelled, then: "), "{cancelled:?}");
+    assert!(cancelled.err.ends_with(why), "{cancelled:?}");
+    job.signal(Signal::CONT);
+    drop(waiting);
+    until("all keys to run", || read(dir.join("ran")).lines().count() == 4);
+    job.signal(Signal::TERM);
+    assert_eq!(job.done().status, 0);
+}
+
+#[test]
 fn keys_are_added_with_values_one_for_all_or_one_a_line() {
     let dir = dir();
     let dir = dir.path();

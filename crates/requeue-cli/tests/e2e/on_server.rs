@@ -43,6 +43,24 @@ fn on_a_server_many_keys_are_cancelled_and_keys_have_values() {
 }
 
 #[test]
+fn e29_on_a_server_it_is_said_how_many_keys_were_cancelled_where_one_could_not_be() {
+    let Some(db) = Database::new() else { return };
+    db.well(&["migrate"]);
+    db.well(&["add", "a", "b", "c"]);
+    db.sql(
+        "create function kept() returns trigger language plpgsql as $$ begin raise exception 'it stays'; end $$;
+         create trigger kept before update or delete on requeue.item for each row when (old.key = 'b') execute function kept()",
+    );
+    let (status, out, err) = db.requeue(&["cancel", "--all", "--yes"], b"");
+    assert_eq!((status, &*out), (1, ""), "{err}");
+    assert!(
+        err.starts_with("requeue: 2 of 3 keys were cancelled, then: ") && err.contains("it stays"),
+        "{err}"
+    );
+    assert_eq!(db.well(&["ls"]), "ready   b\n");
+}
+
+#[test]
 fn d6_on_a_server_a_key_that_is_added_now_keeps_its_delayed_run() {
     let Some(db) = Database::new() else { return };
     db.well(&["migrate"]);
