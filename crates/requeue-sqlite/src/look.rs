@@ -144,7 +144,8 @@ fn may_pass(e: &rusqlite::Error) -> bool {
 }
 
 fn connect(path: &Path, route: Route) -> rusqlite::Result<Connection> {
-    let mut uri = "file:".to_owned();
+    // with an empty authority: a path may begin with two slashes
+    let mut uri = "file://".to_owned();
     for byte in path.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"/-_.".contains(byte) {
             uri.push(char::from(*byte));

@@ -357,6 +357,20 @@ fn what_is_no_regular_file_is_said_so() {
 }
 
 #[test]
+fn e33_a_path_may_begin_with_two_slashes() {
+    let dir = tempfile::tempdir().unwrap();
+    // as "$DIR/q.db" does where DIR is the root
+    let path = format!("/{}", dir.path().join("q.db").display());
+    assert!(path.starts_with("//"));
+    let client = Client::open(&path).unwrap();
+    client.add("orders", &"k".to_owned(), None).unwrap();
+    assert_eq!(client.stats("orders").unwrap().ready, 1);
+    drop(client);
+    let q = Sqlite::open(&path).unwrap().queue::<String>("orders").open().unwrap();
+    assert_eq!(q.len(), 1);
+}
+
+#[test]
 fn e33_what_nobody_has_read_yet_is_shown_as_if_it_was() {
     let world = World::new();
     let client = world.client();

@@ -148,6 +148,11 @@ pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
     let none = || format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}");
     let engine = engine.ok_or_else(none)?;
     if let Some(path) = engine.as_bytes().strip_prefix(b"sqlite:").filter(|path| !path.is_empty()) {
+        // In other programs that is a path from the working directory; here it would be one from the root.
+        if path.starts_with(b"//") && !path.starts_with(b"///") {
+            let form = "write sqlite:FILE, such as sqlite:queue.db or sqlite:/var/lib/queue.db";
+            return Err(format!("--engine sqlite://…: {form}"));
+        }
         return Ok(Engine::File(OsStr::from_bytes(path).into()));
     }
     let engine = engine.to_string_lossy().into_owned();

@@ -48,6 +48,12 @@ fn of_work() {
             "--engine redis://…: write sqlite:FILE or postgres://USER@HOST/DATABASE",
             Some(WORK),
         ),
+        // in other programs that is a path from here
+        (
+            &["work", "--engine", "sqlite://queue.db", "echo"],
+            "--engine sqlite://…: write sqlite:FILE, such as sqlite:queue.db or sqlite:/var/lib/queue.db",
+            Some(WORK),
+        ),
         // what may be a password is not repeated
         (
             &["work", "--engine", "pgsql://u:secret@h/d", "echo"],
