@@ -65,26 +65,42 @@ struct Owed {
     /// Number in the order in which keys came to be owed a run.
     order: u64,
     /// The parts of runs that the queue has dropped.
-    gone: Beside,
+    gone: Option<Beside>,
     /// The parts that the queue has for the next run.
-    next: Beside,
+    next: Option<Beside>,
     /// The parts that came after the queue was shut down.
-    late: Beside,
+    late: Option<Beside>,
+}
+
+fn has_values(beside: Option<&Beside>) -> bool {
+    beside.is_some_and(|beside| beside.payload.is_some())
+}
+
+/// The values without their priority: that of the other parts counts.
+fn values_alone(parts: Beside) -> Beside {
+    Beside { priority: i16::MIN, ..parts }
+}
+
+/// Joins the parts of a later trigger to those that are there.
+fn join(parts: &mut Option<Beside>, later: Beside) {
+    match parts {
+        Some(parts) => parts.join(later),
+        None => *parts = Some(later),
+    }
 }
 
 impl Owed {
     /// Handles the start of a run. It does not get parts that the queue has dropped; without values that
     /// makes no difference. Returns whether something is still owed.
     fn is_paid_in_part(&mut self) -> bool {
-        self.next = Beside::default();
-        self.gone.payload.is_some() || self.late.payload.is_some()
+        self.next = None;
+        has_values(self.gone.as_ref()) || has_values(self.late.as_ref())
     }
 
     fn all(self) -> Beside {
-        let mut all = self.gone;
-        all.join(self.next);
-        all.join(self.late);
-        all
+        let mut all = None;
+        [self.gone, self.next, self.late].into_iter().flatten().for_each(|parts| join(&mut all, parts));
+        all.unwrap_or_default()
     }
 }
 
@@ -134,7 +150,7 @@ impl RunStats {
     pub(crate) fn owe(&self, key: &[u8], beside: Beside) {
         let mut fates = self.fates();
         if !fates.kept_elsewhere {
-            fates.owe(key).next = beside;
+            fates.owe(key).next = Some(beside);
         }
     }
 
@@ -145,20 +161,21 @@ impl RunStats {
             return;
         }
         let owed = fates.owe(key);
-        owed.gone.join(beside);
-        owed.next = Beside::default();
+        join(&mut owed.gone, beside);
+        owed.next = None;
     }
 
     /// Adds values to an owed run of the key, if there is one.
     pub(crate) fn owe_values(&self, key: &[u8], payload: Option<Payload>) {
         if let Some(owed) = self.fates().owed.get_mut(key) {
-            owed.next.payload = payload;
+            let next = owed.next.get_or_insert_with(|| values_alone(Beside::default()));
+            next.payload = payload;
         }
     }
 
     /// Records a key that came after the queue was shut down: it is left.
     pub(crate) fn came_too_late(&self, key: &[u8], beside: Beside) {
-        self.fates().owe(key).late.join(beside);
+        join(&mut self.fates().owe(key).late, beside);
     }
 
     /// Records that the key has nothing left to run for.
@@ -166,11 +183,16 @@ impl RunStats {
         self.fates().pay(key);
     }
 
+    /// Records that a run of the key gave up. Lines that came during that run, after the queue was shut down,
+    /// are still owed one, and so are values that it did not get.
     pub(crate) fn give_up(&self, gave_up: GaveUp) {
         let mut fates = self.fates();
         fates.order += 1;
         let order = fates.order;
-        fates.owed.remove(&gave_up.key);
+        let is_over = |owed: &mut Owed| owed.late.is_none() && !owed.is_paid_in_part();
+        if fates.owed.get_mut(&gave_up.key).is_some_and(is_over) {
+            fates.owed.remove(&gave_up.key);
+        }
         let is_full = fates.most.is_some_and(|most| fates.gave_up.len() >= most);
         if is_full && !fates.gave_up.contains_key(&gave_up.key) {
             fates.beyond += 1;
@@ -190,13 +212,19 @@ impl RunStats {
     }
 
     /// The keys that gave up, in that order, and those whose run is still owed, in that order. A key that
-    /// gave up, came again and is owed a run is only in the latter.
+    /// gave up, came again and is owed a run is only in the latter, with the values of both.
     pub(crate) fn take_fates(&self) -> (Vec<GaveUp>, Vec<(Key, Beside)>) {
         let mut fates = self.fates();
-        let (owed, gave_up) = (std::mem::take(&mut fates.owed), std::mem::take(&mut fates.gave_up));
+        let (mut owed, gave_up) = (std::mem::take(&mut fates.owed), std::mem::take(&mut fates.gave_up));
         drop(fates);
-        let mut gave_up: Vec<_> =
-            gave_up.into_values().filter(|(_, gave_up)| !owed.contains_key(&gave_up.key)).collect();
+        let (came_again, mut gave_up): (Vec<_>, Vec<_>) =
+            gave_up.into_values().partition(|(_, gave_up)| owed.contains_key(&gave_up.key));
+        for (_, GaveUp { key, beside, .. }) in came_again {
+            let Some(owed) = owed.get_mut(&key) else { continue };
+            let mut all = beside.filter(|it| it.payload.is_some()).map(values_alone);
+            owed.gone.take().into_iter().for_each(|gone| join(&mut all, gone));
+            owed.gone = all;
+        }
         gave_up.sort_unstable_by_key(|(order, _)| *order);
         let mut left: Vec<_> = owed.into_iter().collect();
         left.sort_unstable_by_key(|(_, owed)| owed.order);
@@ -337,6 +365,37 @@ mod tests {
         let (gave_up, left) = run_stats.take_fates();
         assert_eq!(gave_up.into_iter().map(|g| g.key).collect::<Vec<_>>(), [b"b"]);
         assert_eq!(keys(&left), [b"a"]);
+    }
+
+    fn beside(priority: i16, value: &str) -> Beside {
+        let payload = (!value.is_empty()).then(|| Payload::concat(value.as_bytes(), 100));
+        Beside { priority, payload }
+    }
+
+    #[test]
+    fn lines_that_come_too_late_during_a_run_that_gives_up_are_left() {
+        let tally = Tally::default();
+        for (key, first, late) in [(b"a", "1", "2"), (b"b", "", "")] {
+            tally.begins(key);
+            tally.came_too_late(key, beside(4, late));
+            tally.give_up(GaveUp { beside: Some(beside(7, first)), ..gave_up(key) });
+        }
+        let (gave_up, left) = tally.take_fates();
+        assert_eq!(gave_up.len(), 0);
+        let mut both = beside(4, "1");
+        both.join(beside(4, "2"));
+        assert_eq!(left, [(b"a".to_vec(), both), (b"b".to_vec(), beside(4, ""))]);
+    }
+
+    #[test]
+    fn what_is_left_keeps_a_priority_below_zero() {
+        let tally = Tally::default();
+        tally.owe(b"a", beside(-1, ""));
+        tally.let_go(b"b", beside(-2, ""));
+        tally.came_too_late(b"c", beside(-3, ""));
+        tally.came_too_late(b"c", beside(-5, ""));
+        let priorities: Vec<_> = tally.take_fates().1.iter().map(|(_, parts)| parts.priority).collect();
+        assert_eq!(priorities, [-1, -2, -3]);
     }
 
     #[test]

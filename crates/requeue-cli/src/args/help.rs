@@ -89,7 +89,7 @@ Files that are written:
   for a retry or were running when a signal, --fail-fast or --drain-timeout ended the
   command, or whose output could not be passed on to its end, and the keys that had
   arrived on standard input by then. No key is in both: one that gave up and came again
-  is in --left-to if it has a run to come, in neither if that run ended well. Each of the two files may be the one that the input
+  is in --left-to, with all its values, if it has a run to come, in neither if that run ended well. Each of the two files may be the one that the input
   comes from.
   --joblog gets a line when a run ends, so its lines are there after a kill -9 too. The
   column status is the exit status as a shell tells it: 128+n after signal n, 124 after
