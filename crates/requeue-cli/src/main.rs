@@ -66,6 +66,9 @@ fn main() -> ExitCode {
     if let Some(status) = reaper::reap() {
         return ExitCode::from(status);
     }
+    if let Err(e) = signals::keep_going_without_room() {
+        return ExitCode::from(run::refuse(1, &e.to_string()));
+    }
     ExitCode::from(match args::Cli::try_parse().map(|cli| cli.command) {
         Ok(args::Command::Run(args)) => match args.check() {
             Ok(()) => run::run(*args),

@@ -56,7 +56,7 @@ pub(crate) fn run(args: Run) -> u8 {
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
     };
-    if let Err(e) = signals::keep_exit_statuses().and_then(|()| signals::keep_going_without_room()) {
+    if let Err(e) = signals::keep_exit_statuses() {
         return refuse(1, &e.to_string());
     }
     let template = Template::new(file, args.program[0].clone(), template_args);

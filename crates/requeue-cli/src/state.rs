@@ -344,7 +344,8 @@ impl State {
                 }
                 let flushed = queue.written().wait();
                 flushed.map_err(|e| {
-                    format!("{named}: the last runs may run again: their ends are not written: {e}")
+                    let why = plain(&e);
+                    format!("{named}: the last runs may run again: their ends are not written: {why}")
                 })?;
                 let stats = Client::open(file).and_then(|client| client.stats(&self.name));
                 stats

@@ -69,7 +69,7 @@ impl Summary<'_> {
             let skipped = counted(&t.skipped, "trigger was", "triggers were");
             let _ = writeln!(out, "requeue: {skipped} skipped: the joblog has their keys as ended well");
         }
-        if self.unread {
+        if self.unread && !self.works {
             out.push_str("requeue: the input was not read to its end\n");
         }
         for g in self.gave_up.iter().take(NAMED) {

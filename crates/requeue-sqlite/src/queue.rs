@@ -700,7 +700,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         let answer = Arc::new(Answer::default());
         let tells = answer.clone();
         writer.push_wait(Box::new(move |written: Result<(), EngineError>| {
-            tells.tell(written.map(|()| so).map_err(|e| EngineError::Unknown(e.into())));
+            tells.tell(written.map(|()| so).map_err(|e| match e {
+                EngineError::NotApplied(why) | EngineError::Unknown(why) => EngineError::Unknown(why),
+                e => EngineError::Unknown(e.into()),
+            }));
         }));
         Op::of(Writing::new(answer, writer.clone()))
     }

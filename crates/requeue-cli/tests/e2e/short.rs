@@ -84,6 +84,25 @@ fn a_file_that_may_not_grow_any_more_is_an_error_and_not_the_end() {
     assert!(done.status == 2 && done.err.contains("File too large"), "{}", done.err);
 }
 
+#[test]
+fn e27_an_add_to_a_file_that_may_not_grow_is_not_killed_and_says_how_many_keys_were_added() {
+    let dir = dir();
+    let requeue = |shell: &str, input: &[u8]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", shell, env!("CARGO_BIN_EXE_requeue")]);
+        command.env("REQUEUE_ENGINE", format!("sqlite:{}", dir.path().join("q.db").display()));
+        run(command, input)
+    };
+    let keys: String = (0..20_000).map(|key| format!("{key}\n")).collect();
+    let done = requeue("ulimit -f 600; exec \"$0\" add", keys.as_bytes());
+    assert_eq!(done.status, 1, "{}", done.err);
+    let (before, _) = done.err.split_once(" keys were added; ").unwrap_or_else(|| panic!("{}", done.err));
+    let added: u64 = before.rsplit(' ').next().unwrap().parse().unwrap();
+    let stats = requeue("exec \"$0\" stats --json", b"");
+    let stats: serde_json::Value = serde_json::from_str(stats.text()).unwrap();
+    assert!(added > 0 && stats["ready"].as_u64() >= Some(added), "{} {stats}", done.err);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn with_little_address_space_fewer_run_at_once_and_nothing_is_lost() {
