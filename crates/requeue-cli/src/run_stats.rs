@@ -23,6 +23,16 @@ pub(crate) struct GaveUp {
     pub(crate) attempts: u32,
 }
 
+impl GaveUp {
+    /// Adds the values of a run that gave up before, in front.
+    fn has_also(&mut self, before: Self) {
+        if let (Some(beside), Some(mut older)) = (&mut self.beside, before.beside) {
+            Payload::join(&mut older.payload, beside.payload.take());
+            beside.payload = older.payload;
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct RunStats {
     pub(crate) keys: AtomicU64,
@@ -185,7 +195,7 @@ impl RunStats {
 
     /// Records that a run of the key gave up. Lines that came during that run, after the queue was shut down,
     /// are still owed one, and so are values that it did not get.
-    pub(crate) fn give_up(&self, gave_up: GaveUp) {
+    pub(crate) fn give_up(&self, mut gave_up: GaveUp) {
         let mut fates = self.fates();
         fates.order += 1;
         let order = fates.order;
@@ -197,6 +207,12 @@ impl RunStats {
         if is_full && !fates.gave_up.contains_key(&gave_up.key) {
             fates.beyond += 1;
             return;
+        }
+        // a key of an engine may give up for months: only its last values are kept
+        if !fates.kept_elsewhere {
+            if let Some((_, before)) = fates.gave_up.remove(&gave_up.key) {
+                gave_up.has_also(before);
+            }
         }
         fates.gave_up.insert(gave_up.key.clone(), (order, gave_up));
     }
@@ -385,6 +401,20 @@ mod tests {
         let mut both = beside(4, "1");
         both.join(beside(4, "2"));
         assert_eq!(left, [(b"a".to_vec(), both), (b"b".to_vec(), beside(4, ""))]);
+    }
+
+    #[test]
+    fn a_key_that_gives_up_twice_has_the_values_of_both_runs() {
+        for (tally, kept) in [(Tally::default(), ["1", "2"].as_slice()), (Tally::of_an_engine(true), &["2"])]
+        {
+            for value in ["1", "2"] {
+                tally.give_up(GaveUp { beside: Some(beside(3, value)), ..gave_up(b"a") });
+            }
+            let parts = tally.take_fates().0.pop().and_then(|gave_up| gave_up.beside);
+            let values = parts.and_then(|parts| parts.payload);
+            let values = values.iter().flat_map(|values| values.values().map(<[u8]>::to_vec));
+            assert_eq!(values.collect::<Vec<_>>(), kept.iter().map(|it| it.as_bytes()).collect::<Vec<_>>());
+        }
     }
 
     #[test]
