@@ -495,7 +495,8 @@ impl Postgres {
             }
             Hears::Nothing => (false, false, Link::new(hosts.clone(), connect_fn.clone(), None, statements)),
         };
-        let heartbeat = Arc::new(Heartbeat::new(heartbeat, listens, (is_heard, is_direct), admin_conn.clone()));
+        let heartbeat =
+            Arc::new(Heartbeat::new(heartbeat, listens, (is_heard, is_direct), admin_conn.clone()));
         let hub = Hub {
             batcher: Arc::new(AddBatcher::new(sleepers.clone())),
             admin_conn,
