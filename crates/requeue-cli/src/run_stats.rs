@@ -390,13 +390,13 @@ mod tests {
 
     #[test]
     fn lines_that_come_too_late_during_a_run_that_gives_up_are_left() {
-        let tally = Tally::default();
+        let stats = RunStats::default();
         for (key, first, late) in [(b"a", "1", "2"), (b"b", "", "")] {
-            tally.begins(key);
-            tally.came_too_late(key, beside(4, late));
-            tally.give_up(GaveUp { beside: Some(beside(7, first)), ..gave_up(key) });
+            stats.begins(key);
+            stats.came_too_late(key, beside(4, late));
+            stats.give_up(GaveUp { beside: Some(beside(7, first)), ..gave_up(key) });
         }
-        let (gave_up, left) = tally.take_fates();
+        let (gave_up, left) = stats.take_fates();
         assert_eq!(gave_up.len(), 0);
         let mut both = beside(4, "1");
         both.join(beside(4, "2"));
@@ -405,12 +405,13 @@ mod tests {
 
     #[test]
     fn a_key_that_gives_up_twice_has_the_values_of_both_runs() {
-        for (tally, kept) in [(Tally::default(), ["1", "2"].as_slice()), (Tally::of_an_engine(true), &["2"])]
+        for (stats, kept) in
+            [(RunStats::default(), ["1", "2"].as_slice()), (RunStats::of_an_engine(true), &["2"])]
         {
             for value in ["1", "2"] {
-                tally.give_up(GaveUp { beside: Some(beside(3, value)), ..gave_up(b"a") });
+                stats.give_up(GaveUp { beside: Some(beside(3, value)), ..gave_up(b"a") });
             }
-            let parts = tally.take_fates().0.pop().and_then(|gave_up| gave_up.beside);
+            let parts = stats.take_fates().0.pop().and_then(|gave_up| gave_up.beside);
             let values = parts.and_then(|parts| parts.payload);
             let values = values.iter().flat_map(|values| values.values().map(<[u8]>::to_vec));
             assert_eq!(values.collect::<Vec<_>>(), kept.iter().map(|it| it.as_bytes()).collect::<Vec<_>>());
@@ -419,12 +420,12 @@ mod tests {
 
     #[test]
     fn what_is_left_keeps_a_priority_below_zero() {
-        let tally = Tally::default();
-        tally.owe(b"a", beside(-1, ""));
-        tally.let_go(b"b", beside(-2, ""));
-        tally.came_too_late(b"c", beside(-3, ""));
-        tally.came_too_late(b"c", beside(-5, ""));
-        let priorities: Vec<_> = tally.take_fates().1.iter().map(|(_, parts)| parts.priority).collect();
+        let stats = RunStats::default();
+        stats.owe(b"a", beside(-1, ""));
+        stats.let_go(b"b", beside(-2, ""));
+        stats.came_too_late(b"c", beside(-3, ""));
+        stats.came_too_late(b"c", beside(-5, ""));
+        let priorities: Vec<_> = stats.take_fates().1.iter().map(|(_, parts)| parts.priority).collect();
         assert_eq!(priorities, [-1, -2, -3]);
     }
 
