@@ -209,6 +209,7 @@ comment on function requeue.listed(int, bytea, bytea, int) is 'Lists keys in pag
 comment on function requeue.keys(int, bytea, bytea, int) is 'Lists keys in pages, for programs of version 1.';
 comment on function requeue.triggers(int, bytea, bigint, int) is 'Lists the inbox in pages.';
 comment on function requeue.cancel(int, bytea) is 'Cancels a key.';
+comment on function requeue.absorb(int, bytea[]) is 'Takes away the timers of keys that are to run anyway.';
 comment on function requeue.retry(int, bytea) is 'Lets a key run now.';
 comment on function requeue.stats(int, int) is 'Counts keys.';
 comment on function requeue.group_rules(int, int, bytea[], int[], int[]) is 'Stores rules of groups.';
