@@ -36,14 +36,14 @@ fn b8_a_bound_that_cannot_be_is_refused_when_the_queue_is_built() {
     let said = |error: BuildError| error.to_string();
     let error = builder().bound(0).build().unwrap_err();
     assert_eq!(error, BuildError::BoundOfZero);
-    assert!(said(error).contains("give .bound(…) at least 1"));
+    assert!(said(error).contains("bound must be at least 1"));
     let error = builder().drop_oldest(|_, _| ()).build().unwrap_err();
     assert_eq!(error, BuildError::DropOldestWithoutBound);
-    assert!(said(error).contains("call .bound(…) on the builder too"));
+    assert!(said(error).contains("call .bound(…) on the builder"));
     let own = builder().custom_order(Stack(Vec::new())).bound(1).drop_oldest(|_, _| ());
     let error = own.build().unwrap_err();
     assert_eq!(error, BuildError::DropOldestAndOwnOrder);
-    assert!(said(error).contains("leave out .drop_oldest(…), or .custom_order(…)"));
+    assert!(said(error).contains("remove .drop_oldest(…), or .custom_order(…)"));
     assert!(builder().custom_order(Stack(Vec::new())).bound(1).build().is_ok());
     assert_eq!(builder().bound(usize::MAX).build().unwrap().room(), Some(usize::MAX));
 }

@@ -89,7 +89,7 @@ fn loom_w_a_resize_reaches_a_future_whenever_it_is_polled() {
 
 #[test]
 fn loom_w_a_run_that_is_ended_while_its_task_is_polled_ends_once_and_the_task_leaves() {
-    every(|| {
+    bounded_by(6, || {
         let (q, _) = queue();
         q.add(1).expect("open");
         let (worker, mut task, _) = one_task(&q);
@@ -130,7 +130,7 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
 
 #[test]
 fn loom_w_the_end_of_its_last_run_reaches_a_stop() {
-    every(|| {
+    bounded_by(6, || {
         let (q, _) = queue();
         q.add(1).expect("open");
         let (worker, mut task, _) = one_task_of(&q, |run| async move { drop(run) });
