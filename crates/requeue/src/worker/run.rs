@@ -202,7 +202,7 @@ impl<K, V> Run<K, V> {
         self.value.replace(value)
     }
 
-    /// Which run in a row of failing ones this is, from 1: see [`Item::attempt`].
+    /// Which run in a row of failing ones this is, from 1: see [`Item::attempt`](crate::Item::attempt).
     ///
     /// ```
     /// # use requeue::{Outcome, WorkQueue, Worker};
@@ -238,7 +238,7 @@ impl<K, V> Run<K, V> {
         self.cell.slot.at + 1
     }
 
-    /// The priority with which the key was handed out: see [`Item::priority`]. Whatever the
+    /// The priority with which the key was handed out: see [`Item::priority`](crate::Item::priority). Whatever the
     /// handler's outcome, a run that follows from it has the same one.
     ///
     /// ```
