@@ -6,20 +6,16 @@
 //! disk, and end with the process that has them, however that ends.
 //!
 //! ```text
+//!   1 << 61                 the gate: one writer at a time waits for its turn
 //!   (1 << 61) + 1           the turn: who may write
 //!   (1 << 61) + (1 << 32)   by which name the file is open: a byte for each name, shared
 //!   (1 << 61) + (1 << 40)   who works on a queue: a byte for each queue, by its number
-//!   (1 << 61) + (1 << 60)   the line: a byte for each process that waits for its turn to add, behind those before it
 //!   1 << 62                 what runs: 2^20 bytes for each hash of queue and key; how many are locked says since when
 //! ```
 //!
-//! An adder takes the byte behind all that are locked in the line, waits until none before its own is, then waits for the
-//! turn, and leaves the line with it. A runner waits for the turn alone, and lets the first in line go before it comes
-//! again. Waiting is looking, more often the nearer the turn is: a wait in the kernel's own line woke two threads for each
-//! turn, and let newcomers pass.
-//!
-//! SQLite's log stands beside the *name*, so a second name of an open file is refused. What runs is shown after 40 ms,
-//! 1,024 keys at most.
+//! An adder takes the gate and then the turn; a runner takes the turn alone, so that it comes after one adder at most, and
+//! lets an adder go first that waited while it had it. SQLite's log stands beside the *name*, so a second name of an open
+//! file is refused. What runs is shown after 40 ms, 1,024 keys at most.
 //!
 //! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a
 //! process has one descriptor per database, in a [table](DATABASES), which is closed when this crate no
@@ -31,9 +27,9 @@ mod beside;
 mod bytes;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-use beside::{Bytes, HAVE_RANGES, is_locked};
+use beside::{Bytes, is_locked};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use bytes::{Bytes, HAVE_RANGES, is_locked};
+use bytes::{Bytes, is_locked};
 
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -45,6 +41,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// How long to wait for a queue that another thread may be about to release.
@@ -55,19 +52,13 @@ pub(crate) const RUNNER_WAITS: Duration = Duration::from_secs(5);
 pub(crate) const ADDER_WAITS: Duration = Duration::from_secs(30);
 /// How long a runner that comes again lets a waiting adder go first.
 const YIELDS: Duration = Duration::from_millis(20);
-/// How long who is the next rests between two looks at the turn: at first, and where somebody has it for long.
-const RESTS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(2));
-/// How long others in line rest, for each place before theirs, and at most.
-const RESTS_IN_LINE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(10));
 
-/// Where the bytes of this crate begin.
-const OURS: i64 = 1 << 61;
-const TURN: i64 = OURS + 1;
+const GATE: i64 = 1 << 61;
+const TURN: i64 = GATE + 1;
 /// First byte of the queues in the file's folder: locks that outlive the process that works on a queue.
 const HEIRS: i64 = 1 << 61;
-const NAMES: i64 = OURS + (1 << 32);
-const QUEUES: i64 = OURS + (1 << 40);
-const LINE: i64 = OURS + (1 << 60);
+const NAMES: i64 = GATE + (1 << 32);
+const QUEUES: i64 = GATE + (1 << 40);
 const RUNS: i64 = 1 << 62;
 /// Number of bits for a run's start in seconds: 12 days.
 const SECONDS: u32 = 20;
@@ -220,7 +211,7 @@ impl Database {
 
     fn is_open_elsewhere(&self, name: i64) -> io::Result<bool> {
         let is_open = |range: std::ops::Range<i64>| -> io::Result<bool> {
-            Ok(self.shared().bytes.locked(range)?.is_some())
+            Ok(!range.is_empty() && self.shared().bytes.locked(range)?.is_some())
         };
         Ok(is_open(NAMES..name)? || is_open(name + 1..NAMES + (1 << 32))?)
     }
@@ -260,29 +251,26 @@ impl Database {
     /// `TimedOut` if others had it all the time.
     pub(crate) fn turn(&self, of: Writes, at_most: Duration) -> io::Result<Turn> {
         let ends = Instant::now() + at_most;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "others have written to it all the time");
         if !self.shared().inside.enter(ends) {
             return Err(late());
         }
-        let mut turn = Turn { database: self.clone(), has: Vec::new() };
+        let mut turn = Turn { database: self.clone(), is_inside: true, has: Vec::new() };
         match of {
-            Writes::Others => turn.stand_in_line(ends)?,
+            Writes::Others => turn.wait_for(GATE, ends)?,
             Writes::Runner => self.let_one_pass(),
         }
-        turn.take(ends)?;
+        turn.wait_for(TURN, ends)?;
         Ok(turn)
     }
 
-    fn has_line(&self) -> bool {
-        matches!(self.shared().bytes.locked(LINE..RUNS), Ok(Some(_)))
-    }
-
-    /// A runner that comes again at once would take the turn before an adder sees that it is free. So each of the two has it
-    /// once.
+    /// Lets a waiting adder go first, once. It was woken when the turn became free, and a runner that comes
+    /// again at once would take the turn before the adder is awake. So they alternate.
     fn let_one_pass(&self) {
         let begun = Instant::now();
-        let is_free = || matches!(self.shared().bytes.locked(TURN..TURN + 1), Ok(None));
-        while self.has_line() && is_free() && begun.elapsed() < YIELDS {
-            std::thread::sleep(RESTS.0);
+        let is_free = |byte| matches!(self.shared().bytes.locked(byte..byte + 1), Ok(None));
+        while !is_free(GATE) && is_free(TURN) && begun.elapsed() < YIELDS {
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 
@@ -315,7 +303,7 @@ impl Database {
         let mut shown: HashMap<i64, i64> = self.shared().runs.lock().clone();
         let mut ahead = Vec::from([(RUNS, i64::MAX)]);
         while let Some((start, end)) = ahead.pop() {
-            if shown.len() >= 2 * MOST_RUNS {
+            if start >= end || shown.len() >= 2 * MOST_RUNS {
                 continue;
             }
             let Some(found) = self.shared().bytes.locked(start..end)? else { continue };
@@ -334,67 +322,68 @@ pub(crate) enum Writes {
     Others,
 }
 
-/// The turn to write, until it is dropped. All waiting for it is looking: the kernel has no wait for a lock with an end, and who is
-/// woken by another thread of its own is woken twice, while the turn is nobody's.
+/// The turn to write, until it is dropped.
 pub(crate) struct Turn {
     database: Database,
+    is_inside: bool,
     has: Vec<i64>,
 }
 
-fn late() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "others have written to it all the time")
-}
-
-fn rest(time: Duration, ends: Instant) -> io::Result<()> {
-    std::thread::sleep(time);
-    if Instant::now() < ends { Ok(()) } else { Err(late()) }
+/// State shared by a thread and the one that waits for it.
+enum Waits {
+    Still,
+    Has,
+    /// The wait is given up; the lock's thread releases what the other has held.
+    NoMore(bool, Vec<i64>),
 }
 
 impl Turn {
-    /// Takes the place behind all who stand in line, and waits until nobody stands before it. Who is killed has left by that.
-    fn stand_in_line(&mut self, ends: Instant) -> io::Result<()> {
-        if !HAVE_RANGES {
+    /// Waits in the kernel's line for the byte, which has no time limit: so another thread waits if the byte
+    /// is not free.
+    fn wait_for(&mut self, byte: i64, ends: Instant) -> io::Result<()> {
+        if self.database.shared().bytes.lock(byte)? {
+            self.has.push(byte);
             return Ok(());
         }
-        let bytes = &self.database.shared().bytes;
-        let mut place = LINE;
-        loop {
-            while let Some(other) = bytes.locked(place..RUNS)? {
-                place = other.end;
+        let told = Arc::new((Mutex::new(Waits::Still), Condvar::new()));
+        let (tells, database) = (told.clone(), self.database.clone());
+        let waits = move || {
+            let locked = database.shared().bytes.wait(byte);
+            let mut state = tells.0.lock();
+            if let Waits::NoMore(is_inside, has) = &mut *state {
+                has.extend(locked.is_ok().then_some(byte));
+                drop(Turn { database, is_inside: *is_inside, has: std::mem::take(has) });
+            } else if locked.is_ok() {
+                *state = Waits::Has;
             }
-            if bytes.lock(place)? {
-                break;
+            tells.1.notify_one();
+        };
+        Builder::new().name("requeue-turn".into()).spawn(waits)?;
+        let mut state = told.0.lock();
+        while matches!(*state, Waits::Still) {
+            if told.1.wait_until(&mut state, ends).timed_out() && matches!(*state, Waits::Still) {
+                let is_inside = std::mem::take(&mut self.is_inside);
+                *state = Waits::NoMore(is_inside, std::mem::take(&mut self.has));
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "others have written to it all the time",
+                ));
             }
         }
-        self.has.push(place);
-        while let Some(other) = bytes.locked(LINE..place)? {
-            let before = u32::try_from(place - other.start).unwrap_or(u32::MAX);
-            rest(RESTS_IN_LINE.0.saturating_mul(before).min(RESTS_IN_LINE.1), ends)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the turn, and leaves the line with it: the next sees at once when it is free again.
-    fn take(&mut self, ends: Instant) -> io::Result<()> {
-        let bytes = &self.database.shared().bytes;
-        let begun = Instant::now();
-        while !bytes.lock(TURN)? {
-            rest((begun.elapsed() / 8).clamp(RESTS.0, RESTS.1), ends)?;
-        }
-        for place in std::mem::replace(&mut self.has, Vec::from([TURN])) {
-            bytes.unlock(place..place + 1)?;
-        }
+        self.has.push(byte);
         Ok(())
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        for byte in self.has.drain(..) {
+        for byte in self.has.drain(..).rev() {
             // the end of this process does it as well
             drop(self.database.shared().bytes.unlock(byte..byte + 1));
         }
-        self.database.shared().inside.leave();
+        if self.is_inside {
+            self.database.shared().inside.leave();
+        }
     }
 }
 

@@ -15,14 +15,6 @@ fn other(path: &Path) -> Bytes {
     Bytes::open(path, false).unwrap().0
 }
 
-fn until(holds: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < LONG, "it does not come");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn one_in_all_works_on_a_queue_whatever_the_name_of_the_file() {
     let (dir, path) = file();
@@ -60,55 +52,22 @@ fn e32_a_second_name_of_an_open_file_is_refused() {
 }
 
 #[test]
-fn e34_who_waits_has_the_turn_when_it_is_free_and_not_for_ever() {
+fn who_waits_has_the_turn_when_it_is_free_and_not_for_ever() {
     let (_dir, path) = file();
     let (ours, other) = (Database::open(&path, false).unwrap(), other(&path));
     assert!(other.lock(TURN).unwrap());
     let why = ours.turn(Writes::Others, Duration::from_millis(1)).map(drop).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::TimedOut);
-    assert!(other.locked(LINE..RUNS).unwrap().is_none(), "it has left the line");
+    // the one that still waits in its place has the gate until it has had its turn
     let (tell, told) = mpsc::channel();
     let waits = ours.clone();
     let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).map(drop)).unwrap());
-    until(|| other.locked(LINE..RUNS).unwrap().is_some());
     assert!(told.try_recv().is_err());
     other.unlock(TURN..TURN + 1).unwrap();
     told.recv_timeout(LONG).unwrap().unwrap();
     waiting.join().unwrap();
     drop(ours.turn(Writes::Runner, LONG).unwrap());
-    assert!(other.lock(TURN).unwrap() && other.locked(LINE..RUNS).unwrap().is_none());
-}
-
-#[test]
-fn e34_nobody_stands_before_the_first_in_line_whoever_stands_behind() {
-    let (_dir, path) = file();
-    let (first, second) = (other(&path), other(&path));
-    assert!(first.lock(LINE).unwrap() && second.lock(LINE + 1).unwrap());
-    assert_eq!(first.locked(LINE..LINE).unwrap(), None);
-    assert_eq!(second.locked(LINE..LINE + 1).unwrap(), Some(LINE..LINE + 1));
-}
-
-#[test]
-fn e34_nobody_has_the_turn_before_those_who_stood_in_line_first() {
-    let (_dir, path) = file();
-    let ours = Database::open(&path, false).unwrap();
-    // two that came first, as other processes: the second of them is behind a place that somebody has left
-    let (first, second) = (other(&path), other(&path));
-    assert!(first.lock(LINE + 3).unwrap() && second.lock(LINE + 7).unwrap());
-    let (tell, told) = mpsc::channel();
-    let waits = ours.clone();
-    let waiting = std::thread::spawn(move || tell.send(waits.turn(Writes::Others, LONG).unwrap()).unwrap());
-    until(|| first.locked(LINE + 8..RUNS).unwrap() == Some(LINE + 8..LINE + 9));
-    first.unlock(LINE + 3..LINE + 4).unwrap();
-    // the turn is free, and it is the second's
-    assert!(told.recv_timeout(Duration::from_millis(100)).is_err());
-    // who is killed has left
-    drop(second);
-    let turn = told.recv_timeout(LONG).unwrap();
-    waiting.join().unwrap();
-    assert!(first.locked(LINE..RUNS).unwrap().is_none(), "who has the turn stands in line no longer");
-    assert!(first.locked(TURN..TURN + 1).unwrap().is_some());
-    drop(turn);
+    assert!(other.lock(GATE).unwrap() && other.lock(TURN).unwrap());
 }
 
 #[test]
@@ -142,7 +101,8 @@ fn where_bytes_have_no_locks_files_beside_have_them() {
     assert!(one.lock(TURN).unwrap() && !two.lock(TURN).unwrap());
     assert!(two.locked(TURN..TURN + 1).unwrap().is_some() && one.locked(TURN..TURN + 1).unwrap().is_none());
     one.unlock(TURN..TURN + 1).unwrap();
-    assert!(two.lock(TURN).unwrap() && !one.lock(TURN).unwrap());
+    two.wait(TURN).unwrap();
+    assert!(!one.lock(TURN).unwrap());
     assert!(one.share(NAMES).unwrap() && !one.lock_range(RUNS..RUNS + 9).unwrap());
     assert!(!beside::is_locked(&std::fs::File::open(&path).unwrap()));
     drop(one.into_fd().unwrap());
