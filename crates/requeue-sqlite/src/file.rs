@@ -312,7 +312,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         for (key, why) in dead {
             writer.push_dead((number, key.into()), why);
         }
-        Ok(Queue { inner })
+        Ok(Queue::new(inner))
     }
 }
 

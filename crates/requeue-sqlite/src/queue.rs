@@ -33,9 +33,21 @@ use std::time::Duration;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Queue<K: Key, V = ()> {
-    pub(crate) inner: Arc<Inner<K, V>>,
+    inner: Arc<Inner<K, V>>,
+    _handle: Arc<Handle<K, V>>,
 }
 
+/// State shared by the handles of a queue. Dropping the last one shuts the queue down at once, also while the thread
+/// that writes has an [`Inner`] for a moment.
+struct Handle<K: Key, V>(Arc<Inner<K, V>>);
+
+impl<K: Key, V> Drop for Handle<K, V> {
+    fn drop(&mut self) {
+        self.0.front.shut_down();
+    }
+}
+
+/// The queue in memory, which the thread that writes borrows to give it a key.
 pub(crate) struct Inner<K: Key, V> {
     pub(crate) front: WorkQueue<K, V>,
     pub(crate) ledger: Arc<RunLedger<K>>,
@@ -45,7 +57,7 @@ pub(crate) struct Inner<K: Key, V> {
 
 impl<K: Key, V> Clone for Queue<K, V> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone() }
+        Self { inner: self.inner.clone(), _handle: self._handle.clone() }
     }
 }
 
@@ -61,6 +73,12 @@ impl<K: Key, V: 'static> Source for Queue<K, V> {
 
     fn front(&self) -> LocalQueue<K, V> {
         Source::front(&self.inner.front)
+    }
+}
+
+impl<K: Key, V> Queue<K, V> {
+    pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
+        Self { _handle: Arc::new(Handle(inner.clone())), inner }
     }
 }
 
@@ -187,13 +205,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
             every,
             absorbs: false,
         };
-        let (answer, inner) = (Arc::new(Answer::default()), self.inner.clone());
+        let (answer, handle) = (Arc::new(Answer::default()), self.clone());
         let tells = answer.clone();
         ledger.writer.push(row, |ticket| {
             Box::new(move |written| {
                 let applied = match written {
                     Err(error) => Err(AddFailed { key, value, error }),
-                    Ok(()) => inner.apply_every(key, value, asked, ticket, every, None),
+                    Ok(()) => handle.inner.apply_every(key, value, asked, ticket, every, None),
                 };
                 tells.tell(applied);
             })
@@ -769,5 +787,21 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> AsyncQueue<K, V> 
     }
     fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
         Self::add_with(self, key, how)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Sqlite;
+
+    #[test]
+    fn q10_the_last_handle_shuts_down_while_the_thread_that_writes_has_the_queue() {
+        let dir = tempfile::tempdir().unwrap();
+        let q = Sqlite::open(dir.path().join("q.db")).unwrap().queue::<u64>("orders").open().unwrap();
+        let written = q.inner.clone();
+        drop(q.clone());
+        assert!(!written.front.shutting_down(), "a handle is left");
+        drop(q);
+        assert!(written.front.shutting_down());
     }
 }
