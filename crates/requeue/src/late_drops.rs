@@ -31,21 +31,9 @@ impl<K, V> Shared<K, V> {
                 hold.close();
                 after_end(self, ended);
             }
-            Later::Waiter(id) => {
-                let mut hold = self.lock();
-                let old = hold.waiters().leave(id);
-                if hold.close_after_leaving() {
-                    self.update_alarms(None);
-                }
-                drop(old);
-            }
+            Later::Waiter(id) => self.leave_waiting(id),
             Later::Drain(place) => drop(self.leave_drain(place)),
-            Later::Adder(ticket) => {
-                let mut hold = self.lock();
-                let old = hold.adders().leave(&mut Some(ticket));
-                hold.close();
-                drop(old);
-            }
+            Later::Adder(ticket) => self.leave_room(ticket),
             Later::ShutDown => {
                 self.shut_down(self.now());
             }

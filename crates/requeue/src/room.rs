@@ -5,7 +5,7 @@ use crate::AddError;
 use crate::add::Add;
 use crate::adding::{Kept, refused};
 use crate::blocking::block_on;
-use crate::hold::Later;
+use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::trying::{Turn, Wish};
@@ -60,18 +60,23 @@ struct Place<'q, K, V> {
     ticket: Option<u64>,
 }
 
+impl<K, V> Shared<K, V> {
+    /// Gives up a place among the callers that wait for room. Its turn passes on as the lock hold ends.
+    pub(crate) fn leave_room(&self, ticket: u64) {
+        if self.defers(|| Later::Adder(ticket)) {
+            return;
+        }
+        let mut hold = self.lock();
+        let old = hold.adders().leave(&mut Some(ticket));
+        hold.close();
+        in_drop(|| drop(old));
+    }
+}
+
 impl<K, V> Drop for Place<'_, K, V> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket {
-            let shared = self.owner.shared();
-            if shared.defers(|| Later::Adder(ticket)) {
-                return;
-            }
-            // its turn passes on as the hold ends
-            let mut hold = shared.lock();
-            let old = hold.adders().leave(&mut self.ticket);
-            hold.close();
-            in_drop(|| drop(old));
+        if let Some(ticket) = self.ticket.take() {
+            self.owner.shared().leave_room(ticket);
         }
     }
 }

@@ -380,33 +380,29 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
 /// A waker must be cloned before the caller can be entered.
 struct NeedsClone;
 
-impl<K, V> Waiting<'_, K, V> {
-    /// Gives up the caller's place among the waiters.
+impl<K, V> Shared<K, V> {
+    /// Gives up a place among the callers that wait for keys. A wake-up that its caller got is passed on as the lock hold ends.
     #[cold]
-    fn leave(&mut self) {
-        if let Some(id) = self.waiter.take() {
-            // The clock is not read: if it panicked, an entry would stay behind without an owner. A wake-up
-            // that this caller got is passed on as the lock hold ends.
-            let shared = self.owner.shared();
-            if shared.is_held_here() {
-                shared.note_later(Later::Waiter(id));
-                return shared.refuses_itself();
-            }
-            let mut hold = shared.lock();
-            let old = hold.waiters().leave(id);
-            if hold.close_after_leaving() {
-                in_drop(|| shared.update_alarms(None));
-            }
-            in_drop(|| drop(old));
+    pub(crate) fn leave_waiting(&self, id: WaiterId) {
+        if self.is_held_here() {
+            self.note_later(Later::Waiter(id));
+            return self.refuses_itself();
         }
+        // The clock is not read: if it panicked, an entry would stay behind without an owner.
+        let mut hold = self.lock();
+        let old = hold.waiters().leave(id);
+        if hold.close_after_leaving() {
+            in_drop(|| self.update_alarms(None));
+        }
+        in_drop(|| drop(old));
     }
 }
 
 impl<K, V> Drop for Waiting<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
-        if self.waiter.is_some() {
-            self.leave();
+        if let Some(id) = self.waiter.take() {
+            self.owner.shared().leave_waiting(id);
         }
     }
 }

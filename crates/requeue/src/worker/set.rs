@@ -5,8 +5,8 @@
 //!
 //! **Who sees whom.** From run to run a worker takes no lock of the set: it looks at [`WorkerSet::control`], which is 0 unless
 //! workers are to leave or their number follows the work. Otherwise it takes the set's lock as it begins a look and as it ends
-//! one, and [`Member`] says what it was found to do then. Whoever sets a bit of `control` reads all slots after it, with the
-//! queue's lock ([`State::read_slots`]). Nobody is overlooked:
+//! one, and [`Member`] says what it was found to do then. A call that sets a bit of `control` reads all slots after it, with the
+//! queue's lock ([`State::read_slots`]). No worker is overlooked:
 //!
 //! - A worker that ends a run and takes the next key in one hold of the queue's lock does so before the reading hold, which
 //!   then sees its run, or after it: then it finds the bit in that hold, and takes no key.

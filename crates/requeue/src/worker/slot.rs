@@ -1,11 +1,11 @@
 //! One worker, as others see it: whether it looks for a key, which run it has, and how many have ended.
 //!
-//! Whoever wants to know what the workers do has the queue's lock while reading it: a worker begins and ends its runs, here, in
-//! the holds of that lock in which it takes a key and ends a run of the queue. So no run begins or ends between two readings,
-//! and a run costs no lock but the queue's. Metrics read without the lock, and may be one run late.
+//! A worker writes its runs here in the holds of the queue's lock in which it takes a key or ends a run. A reader that holds
+//! that lock therefore sees all slots at one moment, and a run takes no lock but the queue's. Metrics read without the lock, and
+//! may be one run late.
 //!
-//! `looking` is written outside of those holds, because a look begins before its hold. It is for whoever stops the worker; how
-//! the two see each other is told in [`set`](super::set).
+//! `looking` is written outside of those holds, because a look begins before its hold. A call that stops the worker reads it;
+//! [`set`](super::set) explains how the two see each other.
 
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
