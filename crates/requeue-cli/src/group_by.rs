@@ -4,8 +4,8 @@ use regex::bytes::Regex;
 use requeue::GroupRules;
 
 use crate::args::{Engine, Run};
-use crate::queue::Shape;
-use crate::run_stats::Key;
+use crate::report::run_stats::Key;
+use crate::run::queue::Shape;
 
 /// The rule for the group of a key.
 #[derive(Clone, Debug)]

@@ -79,13 +79,13 @@ impl Server {
         listener: TcpListener,
         page: impl Fn(&str) -> Page + Send + 'static,
     ) -> io::Result<Self> {
-        let (stopped, stop) = crate::child::pipe()?;
+        let (stopped, stop) = crate::run::child::pipe()?;
         let thread = std::thread::Builder::new().name("http".to_owned());
         let thread = thread.spawn(move || {
             let clients = Vec::new();
             Pages { listener, stopped, page, clients, shut_until: None }.serve();
         });
-        let thread = thread.map_err(|e| crate::limits::no_thread(&e))?;
+        let thread = thread.map_err(|e| crate::system::limits::no_thread(&e))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }

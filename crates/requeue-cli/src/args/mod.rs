@@ -10,11 +10,16 @@ use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use requeue::Debounce;
 
+pub(crate) mod engine;
+#[cfg(test)]
+mod generated;
 mod help;
+pub(crate) mod plan;
 mod values;
 mod work;
 
 use self::help::{ABOUT, FIRST, MORE, WORK, WORKING};
+use self::plan::{LimiterText, Plan};
 pub(crate) use self::values::Rate;
 use self::values::{
     Quiet, at_least_one, attempts, bound, exit_status, fraction, group_cap, rate, rate_or_none, starts,
@@ -22,11 +27,13 @@ use self::values::{
 };
 pub(crate) use self::work::Work;
 use self::work::for_work;
-use crate::engine;
 use crate::group_by::{self, GroupBy};
-use crate::payload::Merge;
-use crate::plan::{self, Limiter, LimiterText, Plan};
-use crate::{duration, keys, listen, whole_file};
+use crate::input::keys;
+use crate::input::payload::Merge;
+use crate::limiter::Limiter;
+use crate::report::listen;
+use crate::system::whole_file;
+use crate::text::duration;
 
 /// A keyed work queue for the shell.
 #[derive(Debug, Parser)]

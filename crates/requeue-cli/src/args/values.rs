@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::duration;
+use crate::text::duration;
 
 /// The quiet time, and an optional maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Arg, Args};
 
-use super::{Engine, InBackoff, Run};
-use crate::{duration, engine};
+use super::{Engine, InBackoff, Run, engine};
+use crate::text::duration;
 
 /// `requeue work`: `requeue run` for keys from an engine.
 #[derive(Args, Debug)]

@@ -10,11 +10,11 @@ use requeue_sqlite::{AddOptions, Schedule};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::args::{Add, value};
-use super::at;
-use super::plain;
+use super::commands::plain;
 use super::store::Store;
-use crate::run::refuse;
+use crate::args::engine::{Add, value};
+use crate::system::exit::refuse;
+use crate::text::at;
 
 /// Maximum number of keys written in one transaction.
 const AT_ONCE: usize = 1000;
@@ -106,7 +106,7 @@ impl<'a> Adding<'a> {
             }
         };
         if let Some(longest) = self.client.longest_key().filter(|longest| key.len() > *longest) {
-            let (name, length) = (crate::show::key(&key), key.len());
+            let (name, length) = (crate::text::show::key(&key), key.len());
             refuse(1, &format!("{name}: this key has {length} bytes, and a server keeps {longest} at most"));
             self.refused += 1;
             return Ok(());

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStringExt as _;
 
 use requeue::engine::{Listed, Status};
 
-use super::args::{Cancel, Makes, Queue};
-use super::{Ended, done, plain, unknown, with};
-use crate::show::quoted;
+use super::commands::{Ended, done, plain, unknown, with};
+use crate::args::engine::{Cancel, Makes, Queue};
+use crate::text::show::quoted;
 
 pub(super) fn cancel(args: Cancel) -> u8 {
     let Cancel { queue, key, prefix, yes, expect, .. } = args;

@@ -9,7 +9,7 @@ use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process}
 use requeue_sqlite::{AddOptions, Client};
 
 use crate::group_by::GroupBy;
-use crate::show::quoted;
+use crate::text::show::quoted;
 
 /// Maximum number of concurrent calls to a server.
 const ON_THE_WAY: usize = 64;

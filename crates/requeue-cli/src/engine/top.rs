@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use requeue::EngineError;
 
-use super::args::{Makes, Top};
+use super::commands::{Ended, counts, plain, with_engine};
 use super::store::{Stats, Store, Who};
-use super::{Ended, counts, plain, with_engine};
-use crate::duration;
-use crate::show::{json, quoted};
+use crate::args::engine::{Makes, Top};
+use crate::text::duration;
+use crate::text::show::{json, quoted};
 
 /// Age from which a snapshot keeps vacuum from its work.
 const LONG: Duration = Duration::from_secs(10);

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use requeue::{Clock as _, FakeClock, Instant};
 
-use super::limiter::Built;
-use crate::run_stats::Key;
+use crate::limiter::Built;
+use crate::report::run_stats::Key;
 
 /// The times and keys of calls.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rhythm {
+pub(crate) struct Rhythm {
     /// Number of calls, from 1.
-    pub(super) calls: u64,
+    pub(crate) calls: u64,
     /// The time from each call to the next.
-    pub(super) every: Duration,
+    pub(crate) every: Duration,
     /// Number of keys that take turns; from 1.
-    pub(super) keys: u64,
+    pub(crate) keys: u64,
 }
 
 impl Rhythm {
     /// When the last call comes; `None` if the clock has ended by then.
-    pub(super) fn end(self) -> Option<Duration> {
+    pub(crate) fn end(self) -> Option<Duration> {
         let nanos = self.every.as_nanos().checked_mul(u128::from(self.calls - 1))?;
         let last = u64::try_from(nanos).ok().map(Instant::from_nanos)?;
         (last < Instant::from_nanos(u64::MAX - 1)).then(|| Duration::from_nanos(last.as_nanos()))
@@ -29,21 +29,21 @@ impl Rhythm {
 
 /// A call, and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(crate) struct Call {
     /// From 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// From 1.
-    pub(super) key: u64,
+    pub(crate) key: u64,
     /// From the first call on.
-    pub(super) at: Duration,
+    pub(crate) at: Duration,
     /// `None`: for ever.
-    pub(super) delay: Option<Duration>,
+    pub(crate) delay: Option<Duration>,
     /// When the key becomes ready; `None`: never.
-    pub(super) due: Option<Duration>,
+    pub(crate) due: Option<Duration>,
 }
 
 /// Asks the limiter, call after call.
-pub(super) struct Calls {
+pub(crate) struct Calls {
     limiter: Built,
     clock: FakeClock,
     rhythm: Rhythm,
@@ -53,7 +53,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(limiter: Built, rhythm: Rhythm) -> Self {
+    pub(crate) fn new(limiter: Built, rhythm: Rhythm) -> Self {
         Self { limiter, clock: FakeClock::new(), rhythm, asked: 0, name: Key::new() }
     }
 }
@@ -88,8 +88,8 @@ impl Iterator for Calls {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limiter::Limiter;
     use super::*;
+    use crate::limiter::Limiter;
 
     fn delays(text: &str, calls: u64) -> Vec<Option<Duration>> {
         let rhythm = Rhythm { calls, every: Duration::ZERO, keys: 1 };

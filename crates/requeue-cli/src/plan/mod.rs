@@ -1,82 +1,9 @@
 //! `requeue plan`: shows the behaviour of a limiter before it is put in production.
 
-use std::io::{self, BufWriter, Write};
-
-mod args;
-mod calls;
-mod limiter;
+pub(crate) mod calls;
+pub(crate) mod command;
 mod picture;
 mod rows;
 mod scale;
-mod spec;
 mod svg;
 mod terminal;
-
-pub(crate) use self::args::{ABOUT, LimiterText, Plan, more};
-use self::calls::Calls;
-pub(crate) use self::limiter::Limiter;
-use self::picture::Sketch;
-use self::rows::Rows;
-use crate::run::{CLOSED, USAGE, refuse};
-use crate::whole_file::WholeFile;
-
-/// Runs `requeue plan`. Returns the exit status.
-pub(crate) fn run(args: &Plan) -> u8 {
-    let (limiter, rhythm) = match args.check() {
-        Ok(both) => both,
-        Err(why) => crate::args::usage_error("plan", &why),
-    };
-    let built = match limiter.build() {
-        Ok(built) => built,
-        Err(why) => crate::args::usage_error("plan", &why),
-    };
-    let svg = match args.svg.as_deref().map(|path| (path, WholeFile::open(path))) {
-        None => None,
-        Some((path, Ok(file))) => Some((path, file)),
-        Some((path, Err(e))) => return refuse(USAGE, &format!("--svg {}: {e}", path.display())),
-    };
-    let mut sketch = (args.plot || svg.is_some()).then(|| Sketch::new(&limiter, rhythm));
-    let rows = match (args.json, sketch.is_some()) {
-        (true, _) => Some(Rows::json()),
-        (false, false) => Some(Rows::table(rhythm)),
-        (false, true) => None,
-    };
-    if let (true, Err(why)) = (args.plot || rows.is_some(), crate::stdio_check::has_output()) {
-        return refuse(USAGE, why);
-    }
-    let mut out = BufWriter::new(io::stdout().lock());
-    let show = || -> io::Result<()> {
-        if let Some(rows) = &rows {
-            rows.head(&mut out)?;
-        }
-        for call in Calls::new(built, rhythm) {
-            if let Some(rows) = &rows {
-                rows.row(&mut out, &call)?;
-            }
-            if let Some(sketch) = &mut sketch {
-                sketch.take(&call);
-            }
-        }
-        if let (true, Some(sketch)) = (args.plot, &sketch) {
-            out.write_all(terminal::draw(&sketch.picture(), terminal::columns()).as_bytes())?;
-        }
-        out.flush()
-    };
-    match show() {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return CLOSED,
-        Err(e) => return refuse(1, &format!("standard output: {e}")),
-        Ok(()) => {}
-    }
-    if let (Some((path, file)), Some(sketch)) = (svg, &sketch) {
-        let drawn = svg::draw(&sketch.picture())
-            .map_err(io::Error::other)
-            .and_then(|text| file.write(|out| out.write_all(text.as_bytes())));
-        match drawn {
-            // Under a name like /dev/stdout.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return CLOSED,
-            Err(e) => return refuse(1, &format!("--svg {}: {e}", path.display())),
-            Ok(()) => {}
-        }
-    }
-    0
-}

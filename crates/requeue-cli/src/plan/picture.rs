@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::calls::{Call, Rhythm};
-use super::limiter::Limiter;
 use super::scale::Scale;
-use crate::duration;
+use crate::limiter::Limiter;
+use crate::text::duration;
 
 /// Number of calls above which calls share a column of the picture.
 const COLUMNS: u64 = 1_000;

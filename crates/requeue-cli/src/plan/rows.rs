@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::calls::{Call, Rhythm};
-use crate::duration;
+use crate::text::duration;
 
 /// Wide enough for a jittered minute to the nanosecond.
 const WIDTH: usize = 13;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::duration;
+use crate::text::duration;
 
 /// Maximum number of marks above the lowest.
 const INTERVALS: u32 = 4;

@@ -1,0 +1,424 @@
+//! The options of the commands for a durable queue.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind::NotFound;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use jiff::Zoned;
+use requeue_postgres::Postgres;
+use requeue_sqlite::{Client, Schedule};
+
+use crate::args::Engine;
+use crate::engine::commands::plain;
+use crate::engine::store::Store;
+use crate::group_by::{self, GroupBy};
+use crate::text::at;
+use crate::text::duration;
+
+/// Environment variable for the engine, without `--engine`.
+pub(crate) const ENGINE: &str = "REQUEUE_ENGINE";
+
+/// Default name of the queue.
+pub(crate) const DEFAULT: &str = "default";
+
+/// The subcommands for a durable queue.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(
+        about = "Add keys to a durable queue",
+        long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
+                      server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.\n\n\
+                      Lines of standard input are added as they come: in transactions of up to 1000, and whenever no further line \
+                      is there yet. If that fails it is said how many keys were added, which lines may have been added, and \
+                      from which line on nothing was; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
+                      ends the command at once and says nothing: what was added by then is in the queue, and the up to 1000 \
+                      lines behind it are there all or none. To add a key twice is no harm.",
+        after_help = ENGINES
+    )]
+    Add(Box<Add>),
+
+    #[command(about = "List the keys of a durable queue, in the order of its line", after_help = ENGINES)]
+    Ls(Ls),
+
+    #[command(
+        about = "Tell what is known of a key of a durable queue",
+        long_about = "Tell what is known of a key of a durable queue. The status is 1 if nothing is.",
+        after_help = ENGINES
+    )]
+    State(OneKey),
+
+    #[command(
+        about = "Take away what asks for a run of a key, or of many; a run that is on goes on",
+        long_about = "Take away what asks for a run of a key; a run that is on goes on. The status is 1 if there was nothing.\n\n\
+                      With --prefix or --all that is done for many keys: those that are ready, wait for a time or a retry, come again by \
+                      themselves, or run and are to run once more. First they are counted. On a terminal it is asked whether they are to be \
+                      cancelled; elsewhere nothing is cancelled without --yes or --expect N, and the status is 1. Keys that gave up are removed \
+                      by `requeue purge`.",
+        after_help = ENGINES
+    )]
+    Cancel(Cancel),
+
+    #[command(
+        about = "Let a key run now that waits, or whose last run gave up",
+        long_about = "Let a key run now that waits, or whose last run gave up. The status is 1 if nothing is known of it.",
+        after_help = ENGINES
+    )]
+    Retry(OneKey),
+
+    #[command(
+        about = "Hand out no key of a durable queue, until it is resumed",
+        long_about = "Hand out no key of a durable queue, until it is resumed. On a server, keys that a process has claimed by then are \
+                      still run. The status is 1 if there is no such queue.",
+        after_help = ENGINES
+    )]
+    Pause(Paused),
+
+    #[command(
+        about = "End a pause",
+        long_about = "End a pause. The status is 1 if there is no such queue.",
+        after_help = ENGINES
+    )]
+    Resume(Paused),
+
+    #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
+    Purge(Queue),
+
+    #[command(
+        about = "Count the keys of a durable queue",
+        long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
+                      `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
+                      until a process that works has taken it in. A server counts to 100000, a file to 1000000: `100000+` is that many or more, and \
+                      with --json the member \"at_least\" lists the counts that stopped there. The cap is that of groups that have none of \
+                      their own. The back-off and the rate are those that the server keeps for all processes.\n\n\
+                      The status is 1 if there is no such queue.",
+        after_help = ENGINES
+    )]
+    Stats(Queue),
+
+    #[command(
+        about = "Show the durable queues of an engine, again and again",
+        long_about = "Show the durable queues of an engine, again and again: a line each, on a terminal always in the same place. \
+                      It ends with an interrupt (ctrl-C), or after --times. A server counts to 100000, as for `requeue stats`. \
+                      A server that does not answer at the start ends it with status 1; if it goes away later the line says why, \
+                      with --json in \"error\".",
+        after_help = ENGINES
+    )]
+    Top(Top),
+
+    #[command(
+        about = "Make the schema on a PostgreSQL server, or bring it to this version",
+        long_about = "Make the schema `requeue` on a PostgreSQL server, or bring it to this version. Called again it does \
+                      nothing more. The role must be allowed to create a schema in the database, or an administrator has made \
+                      an empty one for it: create schema requeue authorization ROLE. (A file's schema is made when it is opened.)",
+        after_help = ENGINES
+    )]
+    Migrate(Queue),
+
+    #[command(
+        about = "Check the file of a durable queue",
+        long_about = "Check the file of a durable queue, all of it. The status is 1 if something is wrong with it; each \
+                      fault is a line.",
+        after_help = ENGINES
+    )]
+    Check(Queue),
+}
+
+const ENGINES: &str = "\
+A durable queue is in a file, which the first key that is added makes; one process works on each of its queues, and any number of \
+others add, list and cancel, beside it or while there is none. Who copies or moves the file takes the one that ends in -wal along. Or it is on a PostgreSQL server, where any number of processes work on it.
+A password in REQUEUE_ENGINE is not shown by `ps`, one in an option is. Its special characters are percent-encoded.
+
+Examples:
+  export REQUEUE_ENGINE=sqlite:orders.db  # or postgres://worker:PASSWORD@db/shop
+  requeue add order-4711
+  requeue add --after 30m order-4712
+  requeue add --at 18:00 --every 1d report
+  requeue add --cron '0 18 * * 1-5' report
+  requeue ls";
+
+/// The engine with this name, or of the environment.
+///
+/// # Errors
+///
+/// The problem with the name, without a possible password.
+pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
+    let engine = engine.map(OsStr::to_owned).or_else(|| std::env::var_os(ENGINE));
+    let none = || format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}");
+    let engine = engine.ok_or_else(none)?;
+    if let Some(path) = engine.as_bytes().strip_prefix(b"sqlite:").filter(|path| !path.is_empty()) {
+        // In other programs that is a path from the working directory; here it would be one from the root.
+        if path.starts_with(b"//") && !path.starts_with(b"///") {
+            let form = "write sqlite:FILE, such as sqlite:queue.db or sqlite:/var/lib/queue.db";
+            return Err(format!("--engine sqlite://…: {form}"));
+        }
+        return Ok(Engine::File(OsStr::from_bytes(path).into()));
+    }
+    let engine = engine.to_string_lossy().into_owned();
+    match engine.split_once(':') {
+        Some(("postgres" | "postgresql", server)) if server.starts_with("//") => Ok(Engine::Server(engine)),
+        Some(("postgres" | "postgresql", _)) => {
+            Err("--engine postgres: write postgres://USER@HOST/DATABASE".to_owned())
+        }
+        // of the rest any part may be a password
+        _ => {
+            let is_word = |scheme: &&str| scheme.bytes().all(|it| it.is_ascii_alphanumeric());
+            let scheme = engine.split_once("://").map(|(scheme, _)| scheme).filter(is_word);
+            let told = scheme.map_or(String::new(), |scheme| format!(" {scheme}://…"));
+            Err(format!("--engine{told}: write sqlite:FILE or postgres://USER@HOST/DATABASE"))
+        }
+    }
+}
+
+/// Whether a command creates a missing file.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Makes {
+    File,
+    /// No, but it changes an existing one.
+    Changes,
+    /// No: it only reads.
+    Nothing,
+}
+
+/// The place of the queues, and the output format.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is
+    /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
+    /// percent-encoded
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<OsString>,
+
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The queue, and the output format.
+#[derive(Args, Debug)]
+pub(crate) struct Queue {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Name of the queue
+    #[arg(long, value_name = "NAME", default_value = DEFAULT)]
+    pub(crate) queue: String,
+}
+
+impl Place {
+    /// Opens the engine. Only writers create a missing file: other commands report a misspelt name.
+    ///
+    /// # Errors
+    ///
+    /// The exit status, and the reason.
+    pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
+        match named(self.engine.as_deref()).map_err(|why| (crate::system::exit::USAGE, why))? {
+            Engine::File(path) => {
+                if makes != Makes::File && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
+                    let path = path.display();
+                    return Err((
+                        1,
+                        format!("{path}: there is no such file; the first `requeue add` makes it"),
+                    ));
+                }
+                Client::open(path).map(Store::File).map_err(|e| (1, plain(&e)))
+            }
+            Engine::Server(server) => {
+                Postgres::check(&server).map_err(|e| (crate::system::exit::USAGE, plain(&e)))?;
+                crate::system::limits::check_threads().map_err(|e| (1, e.to_string()))?;
+                Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, plain(&e)))
+            }
+        }
+    }
+}
+
+/// `requeue add`
+#[derive(Args, Debug)]
+pub(crate) struct Add {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// Run after this delay
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
+    pub(crate) after: Option<Duration>,
+
+    /// The run stands for the delayed runs that the keys have by now, retries too: their timers go. Without this each comes when it is due
+    #[arg(long, conflicts_with_all = ["after", "at", "every", "cron"])]
+    pub(crate) absorb: bool,
+
+    /// Run at this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time),
+    /// 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
+    pub(crate) at: Option<Zoned>,
+
+    /// Run again every DURATION, until the key is cancelled, also after restarts. With --at: at
+    /// that time and every DURATION from then on, however long runs take; whole days are calendar days, so
+    /// that 18:00 stays 18:00 when clocks change. Without --at: DURATION after the end of
+    /// each run, the first one now or --after. Runs missed while nothing worked on the queue, or during a
+    /// run, become one run
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
+    pub(crate) every: Option<Duration>,
+
+    /// Run at the times of this cron expression (minute, hour, day of the month, month, day of the
+    /// week, and optionally a time zone), such as '0 18 * * 1-5', until the key is cancelled. A time that is
+    /// skipped when clocks change comes later by the change, and one that occurs twice comes once; if minute
+    /// or hour begin with * it comes whenever clocks show it
+    #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = cron, conflicts_with_all = ["after", "at", "every"])]
+    pub(crate) cron: Option<Schedule>,
+
+    /// Priority of the run, in a queue that has priorities; higher ones run first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i16,
+
+    /// Pass this JSON value to the runs of the keys; values of a key before its run are all passed to it
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = value, conflicts_with_all = ["every", "cron", "values"])]
+    pub(crate) value: Option<String>,
+
+    /// Read lines of a key, a tab and a JSON value from standard input. An invalid line is reported, and the
+    /// others are added
+    #[arg(long, conflicts_with_all = ["every", "cron", "keys"])]
+    pub(crate) values: bool,
+
+    /// On a server, divide keys into groups that take turns. The group of a key is the text before the first
+    /// SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses;
+    /// keys that do not match form one group
+    #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
+    pub(crate) group_by: Option<GroupBy>,
+
+    /// On a server, create the queue if needed. Without this, a name that no process has worked on is an
+    /// error; the queue `default` is always created
+    #[arg(long)]
+    pub(crate) make: bool,
+
+    /// Keys on standard input end with a NUL instead of a newline
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+
+    /// The keys; without any, the lines of standard input
+    #[arg(value_name = "KEY")]
+    pub(crate) keys: Vec<OsString>,
+}
+
+impl Add {
+    /// The times at which the keys come again, if they do not depend on the ends of runs.
+    ///
+    /// # Errors
+    ///
+    /// If they are too far away for a calendar.
+    pub(crate) fn schedule(&self) -> Result<Option<Schedule>, String> {
+        match (&self.cron, &self.at, self.every) {
+            (Some(cron), ..) => Ok(Some(cron.clone())),
+            (None, Some(at), Some(every)) => {
+                format!("at {at} every {}s", every.as_secs_f64()).parse().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Checks that a value is JSON, without changing it.
+///
+/// # Errors
+///
+/// If the text is not JSON.
+pub(crate) fn value(text: &str) -> Result<String, String> {
+    let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(text);
+    parsed
+        .map(|value| value.get().to_owned())
+        .map_err(|e| format!("it is no JSON: {e}; text stands in double quotes"))
+}
+
+fn cron(text: &str) -> Result<Schedule, String> {
+    format!("cron {text}").parse().map_err(|why: String| {
+        // the parser of the command line has named it
+        why.split_once(": ").map_or_else(|| why.clone(), |(_, why)| why.to_owned())
+    })
+}
+
+/// `requeue pause`, `requeue resume`
+#[derive(Args, Debug)]
+pub(crate) struct Paused {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// On a server, only the keys of this group
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<OsString>,
+}
+
+/// A command for one key.
+#[derive(Args, Debug)]
+pub(crate) struct OneKey {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+}
+
+/// `requeue cancel`
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// The key
+    #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
+    pub(crate) key: Option<OsString>,
+
+    /// All keys that begin with PREFIX
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all")]
+    pub(crate) prefix: Option<OsString>,
+
+    /// All keys of the queue
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// With --prefix or --all, do not ask
+    #[arg(long, short = 'y', conflicts_with = "key")]
+    pub(crate) yes: bool,
+
+    /// With --prefix or --all, cancel the keys if there are exactly N
+    #[arg(long, value_name = "N", conflicts_with_all = ["yes", "key"])]
+    pub(crate) expect: Option<u64>,
+}
+
+/// `requeue ls`
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) queue: Queue,
+
+    /// List only keys whose last run gave up
+    #[arg(long)]
+    pub(crate) dead: bool,
+
+    /// List only running keys
+    #[arg(long, conflicts_with = "dead")]
+    pub(crate) running: bool,
+
+    /// List the names of the queues
+    #[arg(long, conflicts_with_all = ["dead", "running"])]
+    pub(crate) queues: bool,
+
+    /// On a server, list the groups that are paused or have a weight or a cap of their own
+    #[arg(long, conflicts_with_all = ["dead", "queues", "running"])]
+    pub(crate) groups: bool,
+}
+
+/// `requeue top`
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Interval between two looks
+    #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = duration::positive)]
+    pub(crate) every: Duration,
+
+    /// End after this number of looks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) times: Option<u64>,
+}

@@ -1,0 +1,193 @@
+//! The command line of `requeue plan`.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+
+use crate::limiter::spec::Spec;
+use crate::limiter::{self, KINDS, Kind, Limiter, PARAMETERS, Parameter, Value};
+use crate::plan::calls::Rhythm;
+use crate::text::duration;
+
+pub(crate) const ABOUT: &str = "\
+Show what a limiter does, before it is put in production.
+
+The limiter is asked call after call, on a clock that stands still or moves by --every \
+from each call to the next; nothing waits. A table shows the delay of each call, and \
+when its key is due. A call is one failure of a key, or whatever else puts it back \
+through the limiter.";
+
+/// The end of the help.
+pub(crate) fn more() -> String {
+    let mut out = "Limiters:\n".to_owned();
+    for kind in &KINDS {
+        out.push_str(&format!("  {}\n      {}\n", kind.usage(), kind.help));
+    }
+    out.push('\n');
+    out.push_str(MORE);
+    out
+}
+
+const MORE: &str = "\
+The text of a limiter:
+  A limiter that goes into another one is written as a text, such as
+  exponential:base=5ms,max=1000s. The first limiter may be written so, too. A colon takes
+  everything up to the end of the text. Where something else follows, write brackets
+  instead of the colon, and put the text in quotes for the shell:
+    requeue plan jitter --fraction 0.2 'max-of(exponential(base=5ms),bucket:rate=10)'
+  `requeue run --limiter` takes such a text.
+
+Durations:
+  A number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns).
+  \"never\" in a table, and null in JSON, mean: not before the clock ends, after 584 years.
+
+JSON:
+  A line for each call: {\"call\":1,\"key\":1,\"at_s\":0,\"delay_s\":0.005,\"due_s\":0.005}.
+  Times are in seconds, from the first call on.
+
+Exit status:
+  0    shown
+  1    the output could not be written; 141 (PIPE) when nobody reads it any more
+  2    the command line is wrong
+
+Examples:
+  A thousand calls at once of a bucket:
+    requeue plan bucket --rate 10 --burst 100 -n 1000 --plot
+
+  What `requeue run` does with a key that always fails:
+    requeue plan jitter --fraction 0.2 exponential:base=1s,max=5m
+
+  What controllers do with a hundred keys that fail together, as a picture:
+    requeue plan default -n 500 --keys 100 --svg default.svg";
+
+/// Maximum number of calls, and of keys: records of more would fill the memory.
+const MOST_CALLS: u64 = 1_000_000_000;
+const MOST_KEYS: u64 = 1_000_000;
+
+#[derive(Args, Debug)]
+pub(crate) struct Plan {
+    /// The limiter: one of those below
+    #[arg(value_name = "LIMITER", value_parser = LimiterText(limiter::named), required = true, hide_possible_values = true)]
+    limiter: Spec,
+
+    /// The limiters within max-of, max-wait or jitter
+    #[arg(value_name = "WITHIN", value_parser = LimiterText(Limiter::read), hide_possible_values = true)]
+    within: Vec<Limiter>,
+
+    #[command(flatten)]
+    parameters: Parameters,
+
+    /// Ask the limiter N times
+    #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, default_value = "10", value_parser = calls, help_heading = "Calls")]
+    calls: u64,
+
+    /// Call every D; 0s: all at once
+    #[arg(long, value_name = "D", allow_hyphen_values = true, default_value = "0s", value_parser = duration::parse, help_heading = "Calls")]
+    every: Duration,
+
+    /// Let N keys take turns
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value = "1", value_parser = keys, help_heading = "Calls")]
+    keys: u64,
+
+    /// Draw the delays in the terminal, instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub(crate) plot: bool,
+
+    /// Draw the delays into FILE, instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Print a line of JSON for each call, instead of the table
+    #[arg(long, conflicts_with = "plot", help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+impl Plan {
+    /// The limiter, and its calls.
+    ///
+    /// # Errors
+    ///
+    /// Options that exclude each other, or are missing.
+    pub(crate) fn check(&self) -> Result<(Limiter, Rhythm), String> {
+        let limiter = Limiter::new(&self.limiter, &self.parameters.0, self.within.clone())?;
+        let rhythm = Rhythm { calls: self.calls, every: self.every, keys: self.keys };
+        if rhythm.end().is_none() {
+            return Err(format!(
+                "the last of {} calls, one every {}, would come when the clock has ended, after 584 years: \
+                 ask for fewer calls, or for less time between them",
+                self.calls,
+                duration::exact(self.every)
+            ));
+        }
+        Ok((limiter, rhythm))
+    }
+}
+
+/// The parameters given as options.
+#[derive(Clone, Debug)]
+struct Parameters(Vec<(&'static Parameter, Value)>);
+
+impl Args for Parameters {
+    fn augment_args(command: Command) -> Command {
+        PARAMETERS.iter().fold(command, |command, parameter| {
+            command.arg(
+                Arg::new(parameter.name)
+                    .long(parameter.name)
+                    .value_name(parameter.value_name)
+                    .help(parameter.help)
+                    .help_heading("Parameters of limiters")
+                    .allow_hyphen_values(true)
+                    .value_parser(parameter.read),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Parameters {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |p: &'static Parameter| Some((p, *matches.get_one::<Value>(p.name)?));
+        Ok(Self(PARAMETERS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Reads texts of limiters, and completes their names.
+#[derive(Clone, Copy)]
+pub(crate) struct LimiterText<T>(pub(crate) fn(&str) -> Result<T, String>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for LimiterText<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        self.0.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let value = |kind: &Kind| PossibleValue::new(kind.name).help(kind.help);
+        Some(Box::new(KINDS.iter().map(value)))
+    }
+}
+
+fn calls(text: &str) -> Result<u64, String> {
+    up_to(text, MOST_CALLS)
+}
+
+fn keys(text: &str) -> Result<u64, String> {
+    up_to(text, MOST_KEYS)
+}
+
+fn up_to(text: &str, most: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|n| (1..=most).contains(n));
+    number.ok_or_else(|| format!("give a whole number from 1 to {most}"))
+}

@@ -1,0 +1,8 @@
+//! Where keys come from: lines of standard input, and watched files.
+
+pub(crate) mod keys;
+pub(crate) mod line;
+pub(crate) mod loops;
+pub(crate) mod payload;
+pub(crate) mod watch;
+pub(crate) mod watched;

@@ -1,0 +1,202 @@
+//! The log: messages on standard error while keys are run.
+//!
+//! The text is for people and reports failures; a key that succeeds is not worth a line. The JSON form is for
+//! programs: one object per line, for every run.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Pid;
+
+use crate::args::Form;
+use crate::output::console::{Console, InHurry, Meanwhile};
+use crate::run::outcome::Failure;
+use crate::text::duration;
+use crate::text::show;
+
+/// The run that a message is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) attempt: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    form: Form,
+    console: Arc<Console>,
+    max_attempts: u32,
+}
+
+impl Log {
+    pub(crate) fn new(form: Form, console: Arc<Console>, max_attempts: u32) -> Self {
+        Self { form, console, max_attempts }
+    }
+
+    pub(crate) fn done(&self, subject: Subject<'_>, took: Duration) {
+        if self.form == Form::Json {
+            self.event("done", Some(subject), &seconds("run_seconds", took));
+        }
+    }
+
+    pub(crate) fn retry(&self, subject: Subject<'_>, why: &Failure, delay: Duration) {
+        match self.form {
+            Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
+            Form::Json => {
+                let more = reason(why) + &seconds("delay_seconds", delay);
+                self.ended(&json("retry", Some(subject), &more), Some(why));
+            }
+            Form::Off => {}
+        }
+    }
+
+    pub(crate) fn again(&self, subject: Subject<'_>, delay: Duration) {
+        match self.form {
+            Form::Text => self.console.line(&format!(
+                "requeue: {}: not yet, again in {}",
+                show::key(subject.key),
+                duration::show(delay)
+            )),
+            Form::Json => self.event("again", Some(subject), &seconds("delay_seconds", delay)),
+            Form::Off => {}
+        }
+    }
+
+    pub(crate) fn gave_up(&self, subject: Subject<'_>, why: &Failure) {
+        match self.form {
+            // Attempts mean nothing where there was no run.
+            Form::Text if matches!(why, Failure::Unpassable(_)) => {
+                self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
+            }
+            Form::Text => self.text(subject, why, "gave up"),
+            Form::Json => self.ended(&json("gave_up", Some(subject), &reason(why)), Some(why)),
+            Form::Off => {}
+        }
+    }
+
+    /// The key failed, but its file is gone, and the program had its second try.
+    pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
+        match self.form {
+            Form::Text => self.text(subject, why, "but the file is gone: ended"),
+            Form::Json => self.ended(&json("gone", Some(subject), &reason(why)), Some(why)),
+            Form::Off => {}
+        }
+    }
+
+    /// The key will not be run again before the command ends. `why` is missing if the run itself was stopped.
+    pub(crate) fn left(&self, subject: Subject<'_>, why: Option<&Failure>) {
+        match (self.form, why) {
+            (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
+            (Form::Text, None) => {
+                self.ended(&format!("requeue: {}: stopped, left", show::key(subject.key)), None);
+            }
+            (Form::Json, why) => {
+                let more = why.map(reason).unwrap_or_default();
+                self.ended(&json("left", Some(subject), &more), why);
+            }
+            (Form::Off, _) => {}
+        }
+    }
+
+    /// The output of a failed run was not read completely.
+    pub(crate) fn output_lost(&self, subject: Subject<'_>) {
+        match self.form {
+            Form::Text => self.ended(
+                &format!(
+                    "requeue: {}: the rest of its output could not be passed on",
+                    show::key(subject.key)
+                ),
+                None,
+            ),
+            Form::Json => self.ended(&json("output_lost", Some(subject), ""), None),
+            Form::Off => {}
+        }
+    }
+
+    /// The program was stopped by a user; `group` is its process group, and `meanwhile` looks after it.
+    pub(crate) fn stopped(
+        &self,
+        subject: Subject<'_>,
+        signal: i32,
+        group: Pid,
+        meanwhile: &mut dyn Meanwhile,
+    ) {
+        let line = match self.form {
+            Form::Text => format!(
+                "requeue: {}: the program was stopped by {}; let it go on with kill -CONT -- -{group}, or use --timeout",
+                show::key(subject.key),
+                signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
+            ),
+            Form::Json => json("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Off => return,
+        };
+        self.console.line_while(&line, meanwhile);
+    }
+
+    /// A message about the whole command.
+    pub(crate) fn note(&self, text: &str) {
+        match self.form {
+            Form::Text => self.console.line(&format!("requeue: {text}")),
+            Form::Json => self.event("note", None, &format!(",\"message\":{}", show::json(text))),
+            Form::Off => {}
+        }
+    }
+
+    fn text(&self, subject: Subject<'_>, why: &Failure, then: &str) {
+        let key = show::key(subject.key);
+        let attempt = subject.attempt;
+        let of = match self.max_attempts {
+            0 => String::new(),
+            max => format!(" of {max}"),
+        };
+        let line = format!("requeue: {key}: {why} (attempt {attempt}{of}), {then}");
+        self.ended(&line, Some(why));
+    }
+
+    /// A line about a run that failed, or was stopped if `why` is missing. A run that we ended does not wait
+    /// for it: if our messages are not read the next key would never have its turn.
+    fn ended(&self, line: &str, why: Option<&Failure>) {
+        if why.is_none_or(Failure::ended_it) {
+            self.console.line_while(line, &mut InHurry);
+        } else {
+            self.console.line(line);
+        }
+    }
+
+    fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
+        self.console.line(&json(name, subject, more));
+    }
+}
+
+/// An event as one line.
+fn json(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut line = format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
+    if let Some(Subject { key, attempt }) = subject {
+        let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
+    }
+    line.push_str(more);
+    line.push('}');
+    line
+}
+
+/// A duration as a JSON member, with a comma in front.
+fn seconds(name: &str, d: Duration) -> String {
+    format!(",\"{name}\":{}.{:06}", d.as_secs(), d.subsec_micros())
+}
+
+/// A failure as JSON members, with a comma in front: the text, and its number.
+pub(crate) fn reason(why: &Failure) -> String {
+    let mut out = format!(",\"reason\":{}", show::json(&why.to_string()));
+    match why {
+        Failure::Exit(code) => {
+            let _ = write!(out, ",\"exit_status\":{code}");
+        }
+        Failure::Signal(n) | Failure::WantedTerminal(n) => {
+            let _ = write!(out, ",\"signal\":{n}");
+        }
+        _ => {}
+    }
+    out
+}

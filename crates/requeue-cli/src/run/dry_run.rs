@@ -1,0 +1,89 @@
+//! `--dry-run`: prints the commands in a form that a shell would run.
+
+use std::io::{self, BufWriter, Write as _};
+
+use requeue_watch::{Report, Watcher};
+
+use crate::args::{On, Run};
+use crate::input::keys::{self, End, Piece};
+use crate::input::line::Format;
+use crate::input::watch;
+use crate::report::files;
+use crate::report::joblog::Resume;
+use crate::report::run_stats::Distinct;
+use crate::run::template::{Template, Unpassable};
+use crate::system::control::Control;
+use crate::system::exit::refuse;
+use crate::text::show;
+
+/// Prints one command line for each key, in the order of their first occurrence. The exit status is that of a
+/// run in which the program always succeeds.
+pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Option<Watcher>) -> u8 {
+    match write(template, args, resume, watcher) {
+        Ok(true) => 0,
+        Ok(false) => 1,
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => crate::system::exit::CLOSED,
+        Err(e) => refuse(1, &e.to_string()),
+    }
+}
+
+fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Watcher>) -> io::Result<bool> {
+    // Nothing needs to be worked off: a signal may end this as it ends any program.
+    let never = Control::new(|_| {})?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut distinct = Distinct::default();
+    let format = Format::new(args);
+    let mut all_well = true;
+    let mut result = Ok(());
+    let mut each = |piece: Piece<'_>| {
+        let (_, piece) = format.read(piece);
+        if resume.skips(&piece) {
+            return true;
+        }
+        let (key, line) = match piece {
+            Piece::Key(key) if distinct.is_new(key) => (key, template.command_line(key)),
+            Piece::Key(_) | Piece::Repeated | Piece::Pause => return true,
+            Piece::TooLong { start, .. } => (start, Err(Unpassable::TooLong)),
+            Piece::NoKey(line, why) => (line, Err(why)),
+        };
+        result = match line {
+            Ok(line) => writeln!(out, "{line}"),
+            Err(why) => {
+                all_well = false;
+                refuse(1, &format!("{}: {why}; would give up", show::key(key)));
+                Ok(())
+            }
+        };
+        result.is_ok()
+    };
+    if let Some(watcher) = watcher {
+        let own = files::own(args);
+        // What is there; what happens later nobody waits for.
+        let found = watcher.run(never.reading_ends.fd(), |report| match report {
+            Report::Change(_) if !args.runs_on(On::Initial) => true,
+            Report::Change(change) if own.has(&change.path) => true,
+            Report::Change(change) => each(Piece::Key(args.one_key().unwrap_or_else(|| watch::key(&change)))),
+            Report::Ready { .. } => false,
+            _ => true,
+        });
+        found.map_err(io::Error::other)?;
+    }
+    let read = match args.reads_input() {
+        true => keys::read_keys(
+            rustix::stdio::stdin(),
+            never.reading_ends.fd(),
+            args.separator(),
+            (keys::LONGEST, format.folds()),
+            false,
+            &mut each,
+        )
+        .map_err(|e| io::Error::new(e.kind(), format!("standard input: {e}"))),
+        false => Ok(End::Input),
+    };
+    result.and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => e,
+        _ => io::Error::other(format!("standard output: {e}")),
+    })?;
+    read?;
+    Ok(all_well)
+}

@@ -1,0 +1,5 @@
+//! Durations and keys as text.
+
+pub(crate) mod at;
+pub(crate) mod duration;
+pub(crate) mod show;
