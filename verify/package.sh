@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every crate that is published can be packaged, without a warning. (What each package
-# holds, licences included, is checked by verify/tests/packages.rs; that the sources
+# holds, licences included, is checked by verify/tests/repository/packages.rs; that the sources
 # compile is the business of the other steps.)
 set -euo pipefail
 cd "$(dirname "$0")/.."

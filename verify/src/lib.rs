@@ -28,3 +28,5 @@ pub mod twins;
 pub mod wake;
 pub mod watchdog;
 pub mod workers;
+
+include!(concat!(env!("OUT_DIR"), "/suites.rs"));

@@ -1,5 +1,5 @@
 //! Rules of engines that concern PostgreSQL: many processes, leases, users' transactions. Those of any engine
-//! are in `verify/tests/engine_postgres.rs`, and tests under faults in `tests/faults`.
+//! are in `verify/tests/conformance/engine_postgres.rs`, and tests under faults in `tests/faults`.
 
 mod common;
 

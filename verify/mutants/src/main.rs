@@ -77,6 +77,10 @@ const fn tests(package: &'static str, target: &'static str) -> Tests {
     Tests { package, target, arguments: &[] }
 }
 
+const fn verify(target: &'static str, arguments: &'static [&'static str]) -> Tests {
+    Tests { package: "requeue-verify", target, arguments }
+}
+
 const fn core_tests(target: &'static str, arguments: &'static [&'static str]) -> Tests {
     Tests { package: "requeue-core", target, arguments }
 }
@@ -107,10 +111,10 @@ const CORE: Package = Package {
         core_tests("machine", &["q13_"]),
         core_tests("memory", &[]),
         Tests { package: "requeue", target: "lib", arguments: &["filter::"] },
-        tests("requeue-verify", "machine"),
-        tests("requeue-verify", "model"),
-        tests("requeue-verify", "blocking"),
-        tests("requeue-verify", "memory"),
+        verify("library", &["machine::"]),
+        verify("model", &[]),
+        verify("conformance", &["blocking::"]),
+        verify("memory", &[]),
     ],
 };
 
@@ -122,19 +126,13 @@ const REQUEUE: Package = Package {
     tests: &[
         tests("requeue", "lib"),
         tests("requeue", "face"),
-        tests("requeue-verify", "worker_alone"),
-        tests("requeue-verify", "worker_reports"),
-        tests("requeue-verify", "phase"),
-        tests("requeue-verify", "stuck"),
-        tests("requeue-verify", "blocking"),
-        tests("requeue-verify", "bare_async"),
-        tests("requeue-verify", "worker_blocking"),
-        tests("requeue-verify", "worker_future"),
-        tests("requeue-verify", "worker_threads"),
-        tests("requeue-verify", "worker_tasks"),
-        tests("requeue-verify", "other_wakers"),
-        tests("requeue-verify", "panics"),
-        tests("requeue-verify", "model"),
+        verify("workers", &["alone::", "reports::"]),
+        verify("library", &["phase::"]),
+        verify("stuck", &[]),
+        verify("conformance", &["blocking::", "bare_async::"]),
+        verify("workers", &["blocking::", "future::", "threads::", "tasks::"]),
+        verify("library", &["other_wakers::", "panics::"]),
+        verify("model", &[]),
     ],
 };
 

@@ -46,7 +46,16 @@ pub mod users;
 pub mod w_attempts;
 pub mod x_mistakes;
 
-mod catalogue;
+/// Makes a test of a function of the suite for a queue.
+#[macro_export]
+macro_rules! queue_test {
+    ($adapter:ty, $file:ident, $name:ident) => {
+        #[test]
+        fn $name() {
+            $crate::suite::run::<$adapter>(stringify!($name), $crate::suite::$file::$name::<$adapter>);
+        }
+    };
+}
 
 /// Runs a function of the suite; one that the queue leaves out is not run, or has to fail.
 ///

@@ -19,13 +19,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-pub mod catalogue;
 pub mod w_demand;
 pub mod w_drains;
 pub mod w_dropped;
 pub mod w_ends;
 pub mod w_resize;
 pub mod w_runs;
+
+/// Makes a test of a function of this suite for a kind of worker.
+#[macro_export]
+macro_rules! worker_test {
+    ($front:ty, $file:ident, $name:ident) => {
+        #[test]
+        fn $name() {
+            $crate::watchdog::run(stringify!($name), $crate::workers::$file::$name::<$front>);
+        }
+    };
+}
 
 /// A way to run workers.
 pub trait Front {

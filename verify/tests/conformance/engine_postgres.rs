@@ -9,18 +9,6 @@ use requeue_verify::engines::{Engine, Grouped, State, group};
 /// A database.
 struct Database(String);
 
-impl Default for Database {
-    fn default() -> Self {
-        let Some(cluster) = Cluster::shared() else {
-            // said already; there is no way to skip a test but to end it well
-            std::process::exit(0)
-        };
-        let url = cluster.database();
-        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
-        Self(url)
-    }
-}
-
 impl Database {
     fn builder(&self) -> QueueBuilder<String, Vec<u32>> {
         let pg = Postgres::connect(&self.0).wait().expect("it is up");
@@ -31,6 +19,11 @@ impl Database {
 impl Engine for Database {
     type Queue = Queue<String, Vec<u32>>;
 
+    fn start() -> Option<Self> {
+        let url = Cluster::shared()?.database();
+        Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
+        Some(Self(url))
+    }
     fn open(&self) -> Self::Queue {
         self.builder().open().wait().expect("the schema is there")
     }
@@ -67,5 +60,4 @@ impl Grouped for Database {
     }
 }
 
-requeue_verify::engine_rules!(Database);
-requeue_verify::engine_rules!(Database, grouped);
+requeue_verify::engines!(Database);

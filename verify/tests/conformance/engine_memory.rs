@@ -5,7 +5,6 @@ use requeue::{Builder, GroupRules, WorkQueue};
 use requeue_verify::engines::{Engine, Grouped, State, group};
 use std::time::Duration;
 
-#[derive(Default)]
 struct Memory;
 
 fn builder() -> Builder<String, Vec<u32>> {
@@ -16,6 +15,9 @@ fn builder() -> Builder<String, Vec<u32>> {
 impl Engine for Memory {
     type Queue = WorkQueue<String, Vec<u32>>;
 
+    fn start() -> Option<Self> {
+        Some(Self)
+    }
     fn open(&self) -> Self::Queue {
         builder().build().expect("a queue")
     }
@@ -40,5 +42,4 @@ impl Grouped for Memory {
     }
 }
 
-requeue_verify::engine_rules!(Memory, in_process);
-requeue_verify::engine_rules!(Memory, grouped);
+requeue_verify::engines!(Memory, in_process grouped);

@@ -32,23 +32,6 @@ fn suite() -> BTreeSet<String> {
     sources("src/suite").iter().flat_map(|file| names(&read(file), "pub fn ", "<A: Adapter>()")).collect()
 }
 
-/// The functions of the suite of workers.
-fn workers() -> BTreeSet<String> {
-    sources("src/workers").iter().flat_map(|file| names(&read(file), "pub fn ", "<F: Front>()")).collect()
-}
-
-/// Tests of the repository, which show no rule of the queue.
-const ABOUT_THE_REPOSITORY: [&str; 8] = [
-    "comments.rs",
-    "documents.rs",
-    "examples.rs",
-    "modules.rs",
-    "packages.rs",
-    "promises.rs",
-    "public_api.rs",
-    "watchdog.rs",
-];
-
 /// First words of tests that show no single rule, with what they show instead.
 const NO_SINGLE_RULE: [(&str, &str); 3] = [
     ("model", "the queue answers as the reference model does, call by call"),
@@ -71,7 +54,7 @@ fn tests() -> Vec<(String, String)> {
     let mut tests = Vec::new();
     for file in ["verify/src", "verify/tests", "crates"].into_iter().flat_map(rust_files) {
         let text = repository(&file);
-        let suite = ["<A: Adapter>()", "<F: Front>()", "<E: Engine>()"];
+        let suite = ["<A: Adapter>()", "<F: Front>()", "<E: Engine>(", "<E: Grouped>("];
         tests.extend(
             suite.iter().flat_map(|end| names(&text, "pub fn ", end)).map(|name| (name, file.clone())),
         );
@@ -201,8 +184,9 @@ fn every_test_of_the_queue_carries_a_rule_that_there_is() {
             let there_is = rules.iter().any(|rule| rule.number == *number);
             assert!(there_is, "{file}: `{test}`: there is no rule {number}");
         }
-        let of_the_queue =
-            file.starts_with("verify/") && !ABOUT_THE_REPOSITORY.iter().any(|it| file.ends_with(it));
+        let of_the_queue = file.starts_with("verify/")
+            && !file.starts_with("verify/tests/repository/")
+            && !file.ends_with("watchdog.rs");
         assert!(
             !of_the_queue
                 || !carried.is_empty()
@@ -216,7 +200,8 @@ fn every_test_of_the_queue_carries_a_rule_that_there_is() {
 fn the_table_of_rules_and_tests_is_written() {
     use std::fmt::Write as _;
     let tests = tests();
-    let mut table = "# Rules and their tests\n\nWritten by `verify/tests/promises.rs`.\n".to_owned();
+    let mut table =
+        "# Rules and their tests\n\nWritten by `verify/tests/repository/promises.rs`.\n".to_owned();
     let mut section = |title: &str, shows: &dyn Fn(&str) -> bool| {
         writeln!(table, "\n## {title}\n").expect("a string");
         for (test, file) in tests.iter().filter(|(test, _)| shows(test)) {
@@ -243,35 +228,6 @@ fn what_a_durable_queue_leaves_out_is_in_the_suite_and_stands_there_once() {
         for test in row.tests {
             assert!(suite.contains(*test), "`{test}` is no function of the suite");
             assert!(left_out.insert(test), "`{test}` is left out twice");
-        }
-    }
-    // every other one is run by `conformance!`, which has all of them: see below
-    for file in ["tests/durable_threads.rs", "tests/durable_tasks.rs"] {
-        assert!(read(&here().join(file)).contains("requeue_verify::conformance!("), "{file}");
-    }
-}
-
-#[test]
-fn every_function_of_the_suites_is_run() {
-    for (folder, tests, all) in [
-        ("src/suite", suite(), "macro_rules! conformance"),
-        ("src/workers", workers(), "macro_rules! worker_conformance"),
-    ] {
-        let catalogue = read(&here().join(folder).join("catalogue.rs"));
-        let run: BTreeSet<String> = names(&catalogue, "", ",").into_iter().collect();
-        assert!(tests.len() > 40, "only {} tests were found in {folder}", tests.len());
-        for test in tests {
-            assert!(run.contains(&test), "`{test}` is missing from {folder}/catalogue.rs");
-        }
-        let all = catalogue.split_once(all).expect("the macro for all files").1;
-        for file in sources(folder) {
-            let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
-            if name != "mod" && name != "catalogue" {
-                assert!(
-                    all.contains(&format!("$crate::{name}!")),
-                    "`{name}` is run by no macro for all files"
-                );
-            }
         }
     }
 }

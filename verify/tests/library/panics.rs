@@ -1,6 +1,5 @@
 //! Users' code that panics at awkward moments: the panic may reach the caller, and the queue goes on as if it
 //! had not happened.
-#![cfg(not(requeue_loom))]
 
 use requeue::limiter::TokenBucket;
 use requeue::{Alarm, Clock, FakeClock, GetTimeout, Instant, WorkQueue, Worker};

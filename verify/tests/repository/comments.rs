@@ -94,7 +94,7 @@ fn a_refused_beginning_is_seen() {
 
 /// Prints fifty random doc comments, to be read aloud: none should need a second reading.
 #[test]
-#[ignore = "for a reader: cargo test -p requeue-verify --test comments -- --ignored --nocapture"]
+#[ignore = "for a reader: cargo test -p requeue-verify --test repository -- --ignored --nocapture"]
 fn fifty_random_doc_comments() {
     let mut comments = comments();
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;

@@ -1,5 +1,4 @@
 //! The progress of a queue's shutdown, as shown by `phase`.
-#![cfg(not(any(requeue_loom, requeue_counted)))]
 
 use requeue::{DrainOptions, FakeClock, Phase, WaitingKeys, WorkQueue, limiter};
 use std::time::Duration;

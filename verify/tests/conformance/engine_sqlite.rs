@@ -1,6 +1,6 @@
 //! The rules of engines on a file. Those about files only are in the crate's own `tests/rules.rs`.
 
-#[path = "../../crates/requeue-sqlite/tests/common/mod.rs"]
+#[path = "../../../crates/requeue-sqlite/tests/common/mod.rs"]
 #[allow(dead_code)]
 mod common;
 
@@ -10,12 +10,6 @@ use requeue_sqlite::{Queue, Sqlite};
 use requeue_verify::engines::{Engine, Grouped, State, group};
 
 struct File(tempfile::TempDir);
-
-impl Default for File {
-    fn default() -> Self {
-        Self(requeue_verify::durable::folder())
-    }
-}
 
 type Front = Builder<String, Vec<u32>>;
 
@@ -30,6 +24,9 @@ impl File {
 impl Engine for File {
     type Queue = Queue<String, Vec<u32>>;
 
+    fn start() -> Option<Self> {
+        Some(Self(requeue_verify::durable::folder()))
+    }
     fn open(&self) -> Self::Queue {
         self.open_as(Builder::priorities)
     }
@@ -55,5 +52,4 @@ impl Grouped for File {
     }
 }
 
-requeue_verify::engine_rules!(File);
-requeue_verify::engine_rules!(File, grouped);
+requeue_verify::engines!(File);

@@ -1,0 +1,16 @@
+//! The library where the suite cannot ask: how a queue is built, users' functions, readings of the clock, types.
+#![cfg(not(any(requeue_loom, requeue_counted)))]
+
+mod backoff;
+mod bound;
+mod explain;
+mod groups;
+mod journal;
+mod labels;
+mod machine;
+mod other_wakers;
+mod panics;
+mod phase;
+mod priorities;
+mod rates;
+mod types;
