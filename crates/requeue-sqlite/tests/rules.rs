@@ -1,5 +1,5 @@
 //! The rules of engines that concern files alone, by their numbers. The others are in
-//! `verify/src/engines.rs`, for any engine.
+//! `verify/src/engines`, for any engine.
 
 mod common;
 
