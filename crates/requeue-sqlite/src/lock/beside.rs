@@ -11,6 +11,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+/// Whether locks of many bytes are seen at once.
+#[cfg_attr(
+    any(target_os = "linux", target_os = "android"),
+    expect(dead_code, reason = "the other one's is asked")
+)]
+pub(super) const HAVE_RANGES: bool = false;
+
 pub(super) struct Bytes {
     path: PathBuf,
     /// The locked bytes.
@@ -39,7 +46,7 @@ impl Bytes {
     }
 
     fn file(&self, byte: i64) -> io::Result<File> {
-        let path = super::beside(&self.path, &format!("-lock-{}", byte - super::GATE));
+        let path = super::beside(&self.path, &format!("-lock-{}", byte - super::OURS));
         File::options().create(true).truncate(false).read(true).write(true).open(path)
     }
 
@@ -65,13 +72,6 @@ impl Bytes {
         Ok(true)
     }
 
-    pub(super) fn wait(&self, byte: i64) -> io::Result<()> {
-        let file = self.file(byte)?;
-        file.lock_exclusive()?;
-        self.has().insert(byte, file);
-        Ok(())
-    }
-
     pub(super) fn unlock(&self, range: Range<i64>) -> io::Result<()> {
         self.has().remove(&range.start);
         Ok(())
@@ -82,7 +82,7 @@ impl Bytes {
         if range.end != byte + 1 || self.has().contains_key(&byte) {
             return Ok(None);
         }
-        let path = super::beside(&self.path, &format!("-lock-{}", byte - super::GATE));
+        let path = super::beside(&self.path, &format!("-lock-{}", byte - super::OURS));
         match File::open(path) {
             Ok(file) => Ok((!FileExt::try_lock_shared(&file)?).then_some(range)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -10,6 +10,9 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+/// Whether locks of many bytes are seen at once.
+pub(super) const HAVE_RANGES: bool = true;
+
 pub(super) struct Bytes(File);
 
 fn request(kind: libc::c_int, range: &Range<i64>) -> flock {
@@ -75,23 +78,15 @@ impl Bytes {
         self.set(libc::F_RDLCK, &(byte..byte + 1))
     }
 
-    /// Locks a byte, however long that takes. The kernel gives it to the longest waiter.
-    pub(super) fn wait(&self, byte: i64) -> io::Result<()> {
-        loop {
-            match fcntl(&self.0, FcntlArg::F_OFD_SETLKW(&request(libc::F_WRLCK, &(byte..byte + 1)))) {
-                Ok(_) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
     pub(super) fn unlock(&self, range: Range<i64>) -> io::Result<()> {
         self.set(libc::F_UNLCK, &range).map(drop)
     }
 
     /// A range among these bytes that another process has locked: one of them, if there are several.
     pub(super) fn locked(&self, range: Range<i64>) -> io::Result<Option<Range<i64>>> {
+        if range.is_empty() {
+            return Ok(None); // a length of nothing is all to the end for the system
+        }
         let mut found = request(libc::F_WRLCK, &range);
         fcntl(&self.0, FcntlArg::F_OFD_GETLK(&mut found))?;
         let is_free = libc::c_int::from(found.l_type) == libc::F_UNLCK;

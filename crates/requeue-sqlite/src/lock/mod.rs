@@ -6,16 +6,15 @@
 //! disk, and end with the process that has them, however that ends.
 //!
 //! ```text
-//!   1 << 61                 the gate: one writer at a time waits for its turn
 //!   (1 << 61) + 1           the turn: who may write
 //!   (1 << 61) + (1 << 32)   by which name the file is open: a byte for each name, shared
 //!   (1 << 61) + (1 << 40)   who works on a queue: a byte for each queue, by its number
+//!   (1 << 61) + (1 << 60)   the line before the turn: its head, which runners share, and a byte for each adder
 //!   1 << 62                 what runs: 2^20 bytes for each hash of queue and key; how many are locked says since when
 //! ```
 //!
-//! An adder takes the gate and then the turn; a runner takes the turn alone, so that it comes after one adder at most, and
-//! lets an adder go first that waited while it had it. SQLite's log stands beside the *name*, so a second name of an open
-//! file is refused. What runs is shown after 40 ms, 1,024 keys at most.
+//! How the turn is waited for is in [`turn`]. SQLite's log stands beside the *name*, so a second name of an open file is refused. What runs is shown after 40 ms,
+//! 1,024 keys at most.
 //!
 //! The kernel ends SQLite's locks on a file when the process closes *any* descriptor of it. Therefore a
 //! process has one descriptor per database, in a [table](DATABASES), which is closed when this crate no
@@ -25,24 +24,24 @@
 mod beside;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod bytes;
+mod turn;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 use beside::{Bytes, is_locked};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use bytes::{Bytes, is_locked};
+pub(crate) use turn::{Turn, Writes};
 
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::{HashMap, HashSet, VecDeque};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
-use std::thread::Builder;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long to wait for a queue that another thread may be about to release.
 pub(crate) const LETS_GO: Duration = Duration::from_secs(1);
@@ -50,15 +49,16 @@ pub(crate) const LETS_GO: Duration = Duration::from_secs(1);
 pub(crate) const RUNNER_WAITS: Duration = Duration::from_secs(5);
 /// How long other processes wait for their turn.
 pub(crate) const ADDER_WAITS: Duration = Duration::from_secs(30);
-/// How long a runner that comes again lets a waiting adder go first.
-const YIELDS: Duration = Duration::from_millis(20);
 
-const GATE: i64 = 1 << 61;
-const TURN: i64 = GATE + 1;
+/// Where the bytes of this crate begin.
+const OURS: i64 = 1 << 61;
+const TURN: i64 = OURS + 1;
 /// First byte of the queues in the file's folder: locks that outlive the process that works on a queue.
 const HEIRS: i64 = 1 << 61;
-const NAMES: i64 = GATE + (1 << 32);
-const QUEUES: i64 = GATE + (1 << 40);
+const NAMES: i64 = OURS + (1 << 32);
+const QUEUES: i64 = OURS + (1 << 40);
+/// The head of the line. The places of adders are behind it.
+const LINE: i64 = OURS + (1 << 60);
 const RUNS: i64 = 1 << 62;
 /// Number of bits for a run's start in seconds: 12 days.
 const SECONDS: u32 = 20;
@@ -80,38 +80,9 @@ struct Shared {
     queues: Mutex<HashSet<i64>>,
     /// The runs that this process shows, by their first bytes.
     runs: Mutex<HashMap<i64, i64>>,
-    inside: Inside,
+    inside: turn::Inside,
     /// Read-locked by readers, write-locked by a connection that opens it to write.
     opens: RwLock<()>,
-}
-
-/// The threads of this process that want to write: one of them at a time waits for the turn, or has it.
-#[derive(Default)]
-struct Inside {
-    line: Mutex<VecDeque<u64>>,
-    moved: Condvar,
-    entered: AtomicU64,
-}
-
-impl Inside {
-    /// Waits to be the first in line. False if that takes too long.
-    fn enter(&self, ends: Instant) -> bool {
-        let me = self.entered.fetch_add(1, Relaxed);
-        let mut line = self.line.lock();
-        line.push_back(me);
-        while line.front() != Some(&me) {
-            if self.moved.wait_until(&mut line, ends).timed_out() && line.front() != Some(&me) {
-                line.retain(|it| *it != me);
-                return false;
-            }
-        }
-        true
-    }
-
-    fn leave(&self) {
-        self.line.lock().pop_front();
-        self.moved.notify_all();
-    }
 }
 
 /// An open database. Dropping the last one closes its descriptor.
@@ -157,7 +128,7 @@ impl Database {
             name: Mutex::default(),
             queues: Mutex::default(),
             runs: Mutex::default(),
-            inside: Inside::default(),
+            inside: turn::Inside::default(),
             opens: RwLock::default(),
         };
         // It may have been replaced since: a second descriptor of one that is known stays open with the first.
@@ -211,7 +182,7 @@ impl Database {
 
     fn is_open_elsewhere(&self, name: i64) -> io::Result<bool> {
         let is_open = |range: std::ops::Range<i64>| -> io::Result<bool> {
-            Ok(!range.is_empty() && self.shared().bytes.locked(range)?.is_some())
+            Ok(self.shared().bytes.locked(range)?.is_some())
         };
         Ok(is_open(NAMES..name)? || is_open(name + 1..NAMES + (1 << 32))?)
     }
@@ -244,36 +215,6 @@ impl Database {
         Ok(self.shared().bytes.locked(QUEUES + queue..QUEUES + queue + 1)?.is_some())
     }
 
-    /// Waits for the turn to write. Runners take it before others.
-    ///
-    /// # Errors
-    ///
-    /// `TimedOut` if others had it all the time.
-    pub(crate) fn turn(&self, of: Writes, at_most: Duration) -> io::Result<Turn> {
-        let ends = Instant::now() + at_most;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "others have written to it all the time");
-        if !self.shared().inside.enter(ends) {
-            return Err(late());
-        }
-        let mut turn = Turn { database: self.clone(), is_inside: true, has: Vec::new() };
-        match of {
-            Writes::Others => turn.wait_for(GATE, ends)?,
-            Writes::Runner => self.let_one_pass(),
-        }
-        turn.wait_for(TURN, ends)?;
-        Ok(turn)
-    }
-
-    /// Lets a waiting adder go first, once. It was woken when the turn became free, and a runner that comes
-    /// again at once would take the turn before the adder is awake. So they alternate.
-    fn let_one_pass(&self) {
-        let begun = Instant::now();
-        let is_free = |byte| matches!(self.shared().bytes.locked(byte..byte + 1), Ok(None));
-        while !is_free(GATE) && is_free(TURN) && begun.elapsed() < YIELDS {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
-
     /// Shows that a key runs, since `since`. False if too many are shown.
     pub(crate) fn show_run(&self, queue: i64, key: &[u8], since: i64) -> bool {
         let mut runs = self.shared().runs.lock();
@@ -303,7 +244,7 @@ impl Database {
         let mut shown: HashMap<i64, i64> = self.shared().runs.lock().clone();
         let mut ahead = Vec::from([(RUNS, i64::MAX)]);
         while let Some((start, end)) = ahead.pop() {
-            if start >= end || shown.len() >= 2 * MOST_RUNS {
+            if shown.len() >= 2 * MOST_RUNS {
                 continue;
             }
             let Some(found) = self.shared().bytes.locked(start..end)? else { continue };
@@ -312,78 +253,6 @@ impl Database {
             ahead.push((found.end, end));
         }
         Ok(Running(shown))
-    }
-}
-
-/// A kind of process that wants to write.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Writes {
-    Runner,
-    Others,
-}
-
-/// The turn to write, until it is dropped.
-pub(crate) struct Turn {
-    database: Database,
-    is_inside: bool,
-    has: Vec<i64>,
-}
-
-/// State shared by a thread and the one that waits for it.
-enum Waits {
-    Still,
-    Has,
-    /// The wait is given up; the lock's thread releases what the other has held.
-    NoMore(bool, Vec<i64>),
-}
-
-impl Turn {
-    /// Waits in the kernel's line for the byte, which has no time limit: so another thread waits if the byte
-    /// is not free.
-    fn wait_for(&mut self, byte: i64, ends: Instant) -> io::Result<()> {
-        if self.database.shared().bytes.lock(byte)? {
-            self.has.push(byte);
-            return Ok(());
-        }
-        let told = Arc::new((Mutex::new(Waits::Still), Condvar::new()));
-        let (tells, database) = (told.clone(), self.database.clone());
-        let waits = move || {
-            let locked = database.shared().bytes.wait(byte);
-            let mut state = tells.0.lock();
-            if let Waits::NoMore(is_inside, has) = &mut *state {
-                has.extend(locked.is_ok().then_some(byte));
-                drop(Turn { database, is_inside: *is_inside, has: std::mem::take(has) });
-            } else if locked.is_ok() {
-                *state = Waits::Has;
-            }
-            tells.1.notify_one();
-        };
-        Builder::new().name("requeue-turn".into()).spawn(waits)?;
-        let mut state = told.0.lock();
-        while matches!(*state, Waits::Still) {
-            if told.1.wait_until(&mut state, ends).timed_out() && matches!(*state, Waits::Still) {
-                let is_inside = std::mem::take(&mut self.is_inside);
-                *state = Waits::NoMore(is_inside, std::mem::take(&mut self.has));
-                return Err(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "others have written to it all the time",
-                ));
-            }
-        }
-        self.has.push(byte);
-        Ok(())
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        for byte in self.has.drain(..).rev() {
-            // the end of this process does it as well
-            drop(self.database.shared().bytes.unlock(byte..byte + 1));
-        }
-        if self.is_inside {
-            self.database.shared().inside.leave();
-        }
     }
 }
 
