@@ -136,13 +136,6 @@ impl From<u32> for Marked {
 ///
 /// It is made by handing a key out, and must be given back to that state machine. If it is dropped instead,
 /// the key's memory is never freed.
-///
-/// ```
-/// # use requeue_core::KeyRef;
-/// // a guard may go to another thread, and be looked at from several
-/// fn goes_anywhere<T: Send + Sync>() {}
-/// goes_anywhere::<KeyRef<String>>();
-/// ```
 #[must_use = "a loan that is not given back keeps its key for ever"]
 pub struct KeyRef<K> {
     key: NonNull<K>,
@@ -156,14 +149,6 @@ unsafe impl<K: Sync> Sync for KeyRef<K> {}
 
 impl<K> KeyRef<K> {
     /// The key.
-    ///
-    /// ```
-    /// # use requeue_core::KeyRef;
-    /// // as long as the loan lives, so does what it lends
-    /// fn name(loan: &KeyRef<String>) -> &str {
-    ///     loan.get()
-    /// }
-    /// ```
     #[inline]
     #[must_use]
     pub fn get(&self) -> &K {

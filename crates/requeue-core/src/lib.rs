@@ -1,28 +1,9 @@
-//! The state machine of the [`requeue`](https://docs.rs/requeue) work queue.
+//! The state machine of the [`requeue`](https://docs.rs/requeue) work queue: what a queue knows of its keys, and
+//! what each call does to them. It has no lock, clock, waker or thread (it is `no_std`), and time is an argument, so
+//! it can be replayed, compared with a model and fuzzed.
 //!
-//! A queue hands keys to workers: each key to one worker at a time, many triggers become one run, none is
-//! lost. This crate is what the queue *knows* and *decides*. It has no lock, clock, waker or thread (it is
-//! `no_std`), and time is an argument, so it can be replayed, compared with a model and fuzzed. Waiting,
-//! waking and the public API are in `requeue`, which is what you want unless you build a queue of your own.
-//!
-//! ```
-//! use requeue_core::{Config, Core, Delay, Got, How, Instant, Trigger};
-//! use std::time::Duration;
-//!
-//! let mut core = Core::<&str>::new(Config::default());
-//! let hash = 7; // of the key: 32 bits, from whoever calls
-//! core.advance(Instant::ORIGIN);
-//! for _ in 0..2 {
-//!     core.add(&mut Trigger::new("a", None), hash, Delay::Now)?; // the second coalesces
-//! }
-//! let Got::Item(item) = core.get() else { panic!("a is ready") };
-//! assert_eq!(*item.run.key(), "a");
-//! assert!(matches!(core.get(), Got::Empty));
-//! let _ = core.end(item.run, How::Again(Duration::from_secs(1)), None);
-//! core.advance(Instant::from_nanos(1_000_000_000));
-//! assert_eq!(core.len(), 1);
-//! # Ok::<(), requeue_core::Refused>(())
-//! ```
+//! It is internal to `requeue`, which is the queue to use: a crate of its own, because what it cannot name it cannot
+//! use. Its interface has no examples, and changes with any release.
 //!
 //! The caller must: begin every lock hold of a look (a get, a count, a state, a shutdown) with
 //! [`Core::advance`] and the time, and call it until it says that there is no more to do; begin every other
@@ -53,7 +34,6 @@ mod time;
 mod timers;
 
 pub use arena::KeyRef;
-#[doc(hidden)]
 pub use line::Groups;
 pub use line::{Ahead, GroupGauges, GroupRules, MaxWait, Order, Rate, ReadyOrder, Ticket};
 pub use machine::{
@@ -62,6 +42,5 @@ pub use machine::{
     Refused, RefusedEnd, Restored, RetryDelay, RunEnd, RunRef, ShutDown, Stats, Trigger, UnfinishedKey,
     UnfinishedReason, WaitingKeys,
 };
-#[doc(hidden)]
 pub use map::Map;
 pub use time::Instant;

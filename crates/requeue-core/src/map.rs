@@ -14,7 +14,6 @@ const CHUNK: usize = 256;
 ///
 /// The entries are numbered from 0 without a gap: a new one comes last, and the last one takes the place of
 /// one that is removed. Made for `requeue`, and not part of this crate's promises.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Map<K, R> {
     table: Table,
@@ -94,35 +93,18 @@ impl<K, R> Default for Map<K, R> {
 
 impl<K, R> Map<K, R> {
     /// Number of entries.
-    ///
-    /// ```
-    /// # let mut map = requeue_core::Map::<&str, u32>::default();
-    /// map.insert(7, "a", 1);
-    /// assert_eq!(map.len(), 1);
-    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len
     }
 
     /// Whether the map is empty.
-    ///
-    /// ```
-    /// # let map = requeue_core::Map::<&str, u32>::default();
-    /// assert!(map.is_empty());
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The number of the entry of `key`.
-    ///
-    /// ```
-    /// # let mut map = requeue_core::Map::<&str, u32>::default();
-    /// let at = map.insert(7, "a", 1);
-    /// assert_eq!((map.find(7, &"a"), map.find(7, &"b")), (Some(at), None));
-    /// ```
     #[inline]
     #[must_use]
     pub fn find(&self, hash: u32, key: &K) -> Option<u32>
@@ -136,25 +118,12 @@ impl<K, R> Map<K, R> {
     }
 
     /// The record of an entry.
-    ///
-    /// ```
-    /// # let mut map = requeue_core::Map::<&str, u32>::default();
-    /// let at = map.insert(7, "a", 1);
-    /// *map.record(at) += 1;
-    /// assert_eq!(*map.record(at), 2);
-    /// ```
     #[inline]
     pub fn record(&mut self, at: u32) -> &mut R {
         &mut self.entries.get_mut(at).record
     }
 
     /// Enters a key that is not in the map. Equal keys have equal hashes.
-    ///
-    /// ```
-    /// # let mut map = requeue_core::Map::<&str, u32>::default();
-    /// let (a, b) = (map.insert(7, "a", 1), map.insert(7, "b", 2));
-    /// assert_eq!((a, b), (0, 1));
-    /// ```
     #[inline]
     pub fn insert(&mut self, hash: u32, key: K, record: R) -> u32 {
         let at = self.entries.push(Entry { hash, key, record });
@@ -163,15 +132,6 @@ impl<K, R> Map<K, R> {
     }
 
     /// Removes an entry; the last one gets its number.
-    ///
-    /// ```
-    /// # let mut map = requeue_core::Map::<&str, u32>::default();
-    /// for key in ["a", "b"] {
-    ///     map.insert(7, key, 1);
-    /// }
-    /// assert_eq!(map.remove(0), Some(("a", 1)));
-    /// assert_eq!(map.find(7, &"b"), Some(0));
-    /// ```
     pub fn remove(&mut self, at: u32) -> Option<(K, R)> {
         let last = self.entries.len.checked_sub(1)? as u32;
         self.leave(at);

@@ -9,63 +9,28 @@ use core::time::Duration;
 /// Eight bytes, and every operation saturates, so that no delay can overflow:
 /// `u64` nanoseconds reach 584 years past the origin, and what lies beyond is
 /// [`Instant::NEVER`]. Instants of different clocks must not be compared. The default is the origin.
-///
-/// ```
-/// # use requeue_core::Instant;
-/// # use std::time::Duration;
-/// let t = Instant::ORIGIN + Duration::from_secs(2);
-/// assert_eq!(t.saturating_since(Instant::ORIGIN), Duration::from_secs(2));
-/// assert_eq!(t + Duration::MAX, Instant::NEVER);
-/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The clock's origin.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// assert_eq!(Instant::ORIGIN.as_nanos(), 0);
-    /// ```
     pub const ORIGIN: Self = Self(0);
     /// An instant that never comes: later than every instant a clock shows.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// assert!(Instant::from_nanos(u64::MAX - 1) < Instant::NEVER);
-    /// ```
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// assert!(Instant::ORIGIN < Instant::from_nanos(1));
-    /// ```
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the origin.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// assert_eq!(Instant::from_nanos(7).as_nanos(), 7);
-    /// ```
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// `self + d`, or [`Instant::NEVER`] if that exceeds 64 bits of nanoseconds.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// use std::time::Duration;
-    /// assert_eq!(Instant::from_nanos(7).saturating_add(Duration::from_nanos(3)), Instant::from_nanos(10));
-    /// assert_eq!(Instant::from_nanos(7).saturating_add(Duration::MAX), Instant::NEVER);
-    /// ```
     #[inline]
     #[must_use]
     pub const fn saturating_add(self, d: Duration) -> Self {
@@ -75,14 +40,6 @@ impl Instant {
     }
 
     /// Time from `earlier` to `self`; zero if `earlier` is not earlier.
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// use std::time::Duration;
-    /// let (early, late) = (Instant::from_nanos(3), Instant::from_nanos(10));
-    /// assert_eq!(late.saturating_since(early), Duration::from_nanos(7));
-    /// assert_eq!(early.saturating_since(late), Duration::ZERO);
-    /// ```
     #[must_use]
     #[doc(alias("Since"))]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
@@ -90,12 +47,6 @@ impl Instant {
     }
 
     /// Whether this is [`Instant::NEVER`].
-    ///
-    /// ```
-    /// use requeue_core::Instant;
-    /// use std::time::Duration;
-    /// assert!((Instant::ORIGIN + Duration::MAX).is_never());
-    /// ```
     #[must_use]
     pub const fn is_never(self) -> bool {
         self.0 == u64::MAX

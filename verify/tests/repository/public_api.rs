@@ -369,7 +369,6 @@ fn the_public_items_are_those_that_are_written_down() {
     let mut stale = Vec::new();
     for library in [
         "requeue",
-        "requeue-core",
         "requeue-prometheus",
         "requeue-sim",
         "requeue-postgres",

@@ -5,15 +5,6 @@
 pub(super) const STEPS: usize = 256;
 
 /// How many keys go before one that is in line, as things stand.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let ahead = core.ahead_of("a", 7).expect("it is in line");
-/// assert!(ahead.keys == 0 && ahead.exact);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ahead {

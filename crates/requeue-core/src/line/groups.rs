@@ -19,12 +19,6 @@ type Of<G, R> = Option<Box<dyn Fn(&G) -> R + Send>>;
 ///
 /// All run under the queue's lock: they must be short and must not call the queue. If one
 /// panics, the trigger that brought the group is not accepted.
-///
-/// ```
-/// use requeue_core::GroupRules;
-/// let rules = GroupRules::new().weight(|tenant: &String| if tenant == "gold" { 3 } else { 1 }).cap(10);
-/// assert_eq!(format!("{rules:?}"), "GroupRules { weight: true, cap: true, metrics: false, rate: None }");
-/// ```
 pub struct GroupRules<G> {
     weight: Of<G, u32>,
     cap: Of<G, usize>,
@@ -37,24 +31,12 @@ pub struct GroupRules<G> {
 
 impl<G> GroupRules<G> {
     /// Every group has the weight 1, and none has a cap.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::<u32>::new();
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self { weight: None, cap: None, metrics: None, no_room: false, asked_rate: None, rate: None }
     }
 
     /// How many keys of a group are handed out in one of its turns: 0 counts as 1.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::new().weight(|tenant: &u32| if *tenant == 0 { 10 } else { 1 });
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn weight(self, weight: impl Fn(&G) -> u32 + Send + 'static) -> Self {
         Self { weight: Some(Box::new(weight)), ..self }
@@ -62,24 +44,12 @@ impl<G> GroupRules<G> {
 
     /// How many keys of each group may be held at the same time. A queue is not built with
     /// a cap of 0: its keys would never be handed out.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::<String>::new().cap(2);
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn cap(self, most: usize) -> Self {
         Self { no_room: most == 0, ..self.cap_of(move |_| most) }
     }
 
     /// A cap for each group: 0 counts as 1, and `usize::MAX` is none.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::new().cap_of(|tenant: &u32| if *tenant == 0 { usize::MAX } else { 2 });
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn cap_of(self, most: impl Fn(&G) -> usize + Send + 'static) -> Self {
         Self { cap: Some(Box::new(most)), no_room: false, ..self }
@@ -89,12 +59,6 @@ impl<G> GroupRules<G> {
     /// held. Without this they tell nothing of groups, for each name is one more series for
     /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
     /// the same name are counted together, as `other` may be.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::new().metrics(|tenant: &u32| (*tenant < 100).then(|| tenant.to_string()));
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn metrics(self, name: impl Fn(&G) -> Option<String> + Send + 'static) -> Self {
         Self { metrics: Some(Box::new(name)), ..self }
@@ -109,33 +73,24 @@ impl<G> GroupRules<G> {
     /// `burst + t * per_second` keys handed out, also if its keys go and come: a group whose last
     /// key has gone is remembered until its bucket is full, so at most as many groups as had a key
     /// handed out in the last `burst / per_second` seconds.
-    ///
-    /// ```
-    /// # use requeue_core::GroupRules;
-    /// let rules = GroupRules::<String>::new().rate(5.0, 10);
-    /// # let _ = rules;
-    /// ```
     #[must_use]
     pub fn rate(self, per_second: f64, burst: u32) -> Self {
         Self { asked_rate: Some((per_second, burst)), ..self }
     }
 
     /// The arguments of [`rate`](Self::rate).
-    #[doc(hidden)]
     #[must_use]
     pub fn asked_rate(&self) -> Option<(f64, u32)> {
         self.asked_rate
     }
 
     /// The [`rate`](Self::rate) as an exact fraction, which alone counts.
-    #[doc(hidden)]
     #[must_use]
     pub fn exact_rate(self, rate: Option<Rate>) -> Self {
         Self { rate, ..self }
     }
 
     /// Whether [`cap`](Self::cap) was 0.
-    #[doc(hidden)]
     #[must_use]
     pub fn has_no_room(&self) -> bool {
         self.no_room
@@ -161,36 +116,12 @@ impl<G> fmt::Debug for GroupRules<G> {
 }
 
 /// The function that tells the group of a key, with what holds for groups.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
-/// let groups = Groups::by(|(tenant, _): &(char, u32)| *tenant, GroupRules::new(), std::hash::RandomState::new());
-/// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
-/// let mut core = Core::<(char, u32)>::new(Config { order, ..Config::default() });
-/// for (hash, key) in [('a', 1), ('a', 2), ('b', 1)].into_iter().enumerate() {
-///     core.add(&mut Trigger::new(key, None), hash as u32, Delay::Now)?;
-/// }
-/// let mut order = Vec::new();
-/// while let Got::Item(item) = core.get() {
-///     order.push(*item.run.key());
-///     let _ = core.finish(item.run, true);
-/// }
-/// assert_eq!(order, [('a', 1), ('b', 1), ('a', 2)]);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
-#[doc(hidden)]
 pub struct Groups<K: ?Sized> {
     pub(super) naming: Box<dyn Naming<K>>,
 }
 
 impl<K: ?Sized> Groups<K> {
     /// Keys are in the same group if `of` tells the same.
-    ///
-    /// ```
-    /// # use requeue_core::{GroupRules, Groups};
-    /// let groups = Groups::by(|key: &u32| key / 10, GroupRules::new(), std::hash::RandomState::new());
-    /// # let _ = groups;
-    /// ```
     pub fn by<G, S>(of: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>, hasher: S) -> Self
     where
         G: Hash + Eq + Send + Sync + 'static,

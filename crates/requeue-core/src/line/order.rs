@@ -7,13 +7,6 @@ use core::fmt;
 
 /// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
 /// was given, and what [`ReadyOrder::pop`] gives back.
-///
-/// ```
-/// use requeue_core::Ticket;
-/// // Small, and ordered, so that it can stand in a heap or a tree beside a priority.
-/// let mut ready = std::collections::BinaryHeap::<(u8, Ticket)>::new();
-/// assert!(ready.pop().is_none());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u32);
 
@@ -28,116 +21,24 @@ impl Ticket {
 /// queue. The queue does not trust it: a ticket that is not ready, or comes
 /// twice, is passed over, and keys whose tickets it lost are handed out once it
 /// says that it has none. A wrong order can change the order, nothing else.
-///
-/// ```
-/// use requeue_core::{ReadyOrder, Ticket};
-///
-/// /// Shortest name first.
-/// #[derive(Default)]
-/// struct Shortest(std::collections::BTreeSet<(usize, Ticket)>);
-///
-/// impl ReadyOrder<String> for Shortest {
-///     fn push(&mut self, key: &String, ticket: Ticket) {
-///         self.0.insert((key.len(), ticket));
-///     }
-///     fn pop(&mut self) -> Option<Ticket> {
-///         self.0.pop_first().map(|(_, ticket)| ticket)
-///     }
-/// }
-/// ```
 pub trait ReadyOrder<K: ?Sized>: Send {
     /// `key` became ready.
-    ///
-    /// ```
-    /// # use requeue_core::{ReadyOrder, Ticket};
-    /// /// Last in, first out.
-    /// struct Stack(Vec<Ticket>);
-    ///
-    /// impl ReadyOrder<u64> for Stack {
-    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
-    ///         self.0.push(ticket);
-    ///     }
-    ///     fn pop(&mut self) -> Option<Ticket> {
-    ///         self.0.pop()
-    ///     }
-    /// }
-    /// ```
     fn push(&mut self, key: &K, ticket: Ticket);
     /// `key`, which is ready, was added again. By default nothing changes.
-    ///
-    /// ```
-    /// # use requeue_core::{ReadyOrder, Ticket};
-    /// /// Whatever was asked for most often goes first.
-    /// #[derive(Default)]
-    /// struct Wanted(std::collections::HashMap<Ticket, u32>);
-    ///
-    /// impl ReadyOrder<String> for Wanted {
-    ///     fn push(&mut self, _: &String, ticket: Ticket) {
-    ///         self.0.insert(ticket, 1);
-    ///     }
-    ///     fn touch(&mut self, _: &String, ticket: Ticket) {
-    ///         *self.0.entry(ticket).or_default() += 1;
-    ///     }
-    ///     fn pop(&mut self) -> Option<Ticket> {
-    ///         let (ticket, _) = self.0.iter().max_by_key(|(_, times)| **times)?;
-    ///         let ticket = *ticket;
-    ///         self.0.remove(&ticket);
-    ///         Some(ticket)
-    ///     }
-    /// }
-    /// ```
     fn touch(&mut self, key: &K, ticket: Ticket) {
         let _ = (key, ticket);
     }
     /// Which of the ready keys is handed out next.
-    ///
-    /// ```
-    /// # use requeue_core::{ReadyOrder, Ticket};
-    /// /// Last in, first out; `None` where it has none left.
-    /// struct Stack(Vec<Ticket>);
-    ///
-    /// impl ReadyOrder<u64> for Stack {
-    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
-    ///         self.0.push(ticket);
-    ///     }
-    ///     fn pop(&mut self) -> Option<Ticket> {
-    ///         self.0.pop()
-    ///     }
-    /// }
-    /// ```
     fn pop(&mut self) -> Option<Ticket>;
     /// `key`, which was pushed, is not to be handed out: it was cancelled. By default nothing
     /// changes; if its ticket is popped later it is passed over, or stands for another key that
     /// has come to be ready since.
-    ///
-    /// ```
-    /// # use requeue_core::{ReadyOrder, Ticket};
-    /// /// Last in, first out.
-    /// struct Stack(Vec<Ticket>);
-    ///
-    /// impl ReadyOrder<u64> for Stack {
-    ///     fn push(&mut self, _: &u64, ticket: Ticket) {
-    ///         self.0.push(ticket);
-    ///     }
-    ///     fn pop(&mut self) -> Option<Ticket> {
-    ///         self.0.pop()
-    ///     }
-    ///     fn leave(&mut self, _: &u64, ticket: Ticket) {
-    ///         self.0.retain(|known| *known != ticket);
-    ///     }
-    /// }
-    /// ```
     fn leave(&mut self, key: &K, ticket: Ticket) {
         let _ = (key, ticket);
     }
 }
 
 /// How the ready keys stand in line.
-///
-/// ```
-/// use requeue_core::Order;
-/// assert_eq!(format!("{:?}", Order::<String>::Lifo), "Lifo");
-/// ```
 #[non_exhaustive]
 #[doc(alias("DefaultQueue"))]
 pub enum Order<K> {
@@ -148,13 +49,11 @@ pub enum Order<K> {
     /// An order written by the user.
     Custom(Box<dyn ReadyOrder<K>>),
     /// Higher priorities first, and first ready, first out within each (rule B2).
-    #[doc(hidden)]
     Priority {
         /// When a key is overdue, and how many hand-outs overdue keys get.
         max_wait: Option<MaxWait>,
     },
     /// Groups take turns (rule B3).
-    #[doc(hidden)]
     Fair {
         /// Which group a key belongs to.
         groups: Groups<K>,

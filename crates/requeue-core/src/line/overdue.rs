@@ -7,12 +7,6 @@ use core::time::Duration;
 ///
 /// A key that has been ready for `after` is overdue. While keys are overdue, one of every `every`
 /// hand-outs goes to the oldest of them.
-///
-/// ```
-/// use requeue_core::MaxWait;
-/// use std::time::Duration;
-/// assert_eq!(MaxWait::new(Duration::from_secs(60)).every, 8);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait {
     /// How long a key is ready until it is overdue.
@@ -23,13 +17,6 @@ pub struct MaxWait {
 
 impl MaxWait {
     /// One of 8 hand-outs goes to the oldest overdue key.
-    ///
-    /// ```
-    /// # use requeue_core::MaxWait;
-    /// # use std::time::Duration;
-    /// let max_wait = MaxWait::new(Duration::from_secs(60));
-    /// # let _ = max_wait;
-    /// ```
     #[must_use]
     pub const fn new(after: Duration) -> Self {
         Self { after, every: 8 }

@@ -8,20 +8,6 @@ use crate::Instant;
 
 /// At most so many keys are handed out, as an exact fraction: a token is there for each key, of
 /// which `per_nano / token` come in a nanosecond, and `burst` are kept.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, Instant, Rate, Trigger};
-/// let rate = Rate { per_nano: 1, token: 500_000_000, burst: 1 }; // two a second
-/// let mut core = Core::<&str>::new(Config { rate: Some(rate), ..Config::default() });
-/// for (key, hash) in [("a", 7), ("b", 8)] {
-///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-/// }
-/// let Got::Item(item) = core.get() else { panic!("the bucket is full at first") };
-/// let _ = core.finish(item.run, true);
-/// assert!(matches!(core.get(), Got::Empty));
-/// assert_eq!(core.next_wake(), Some(Instant::from_nanos(500_000_000)));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Units that pass in a nanosecond: from 1 to 2^62.

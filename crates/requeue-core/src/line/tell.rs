@@ -10,19 +10,6 @@ use alloc::vec::Vec;
 pub(super) const PAGE: u32 = 256;
 
 /// How many keys of a group are where.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, GroupRules, Groups, Order, Trigger};
-/// let rules = GroupRules::new().metrics(|tens: &u32| Some(tens.to_string()));
-/// let groups = Groups::by(|key: &u32| key / 10, rules, std::hash::RandomState::new());
-/// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
-/// let mut core = Core::<u32>::new(Config { order, ..Config::default() });
-/// core.add(&mut Trigger::new(42, None), 7, Delay::Now)?;
-/// let mut told = Vec::new();
-/// assert_eq!(core.told_groups(0, &mut told), None); // there are no more
-/// assert_eq!((&*told[0].name, told[0].ready, told[0].held), ("4", 1, 0));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupGauges {

@@ -13,22 +13,6 @@ use core::borrow::Borrow;
 /// Effect of a trigger on a key that waits out a failure, or whose run fails after the trigger came (rule
 /// B5). Of several triggers the strongest wins: reset, then run, then respect. No trigger counts as a failure
 /// by itself.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, How, InBackoff, Limit, RetryDelay, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// let limit = Limit { delay: &|_, _| Duration::from_secs(5), counts: true, expire_after: None };
-/// let Ok(_) = core.end(item.run, How::Retry(RetryDelay::Limited(limit)), None) else { panic!("open") };
-///
-/// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Respect)?;
-/// assert_eq!((core.len(), core.stats().waiting), (0, 1)); // it runs when it would have run anyway
-/// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
-/// assert_eq!((core.len(), core.stats().waiting, core.num_requeues("a", 7)), (1, 0, 0));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InBackoff {
@@ -45,19 +29,6 @@ pub enum InBackoff {
 impl<K, V> Core<K, V> {
     /// Whether the retry of this run will be a fresh start, because a trigger that resets came during it:
     /// then no limiter is asked.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert!(!core.starts_afresh(&item.run));
-    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
-    /// assert!(core.starts_afresh(&item.run));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn starts_afresh(&self, run: &super::RunRef<K>) -> bool {
         self.arena.flags(run.slot()) & RESET != 0 && !self.is_inert(run)
@@ -70,16 +41,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether a trigger of this key that resets would be accepted, and have something to reset.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(!core.has_to_reset("a", 7));
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.has_to_reset("a", 7));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn has_to_reset<Q>(&self, key: &Q, hash: u32) -> bool
     where

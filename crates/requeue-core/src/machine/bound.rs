@@ -15,16 +15,6 @@ use alloc::vec::Vec;
 use core::borrow::Borrow;
 
 /// The maximum number of keys that a queue knows, and the fate of a trigger that finds no room.
-///
-/// ```
-/// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
-/// let bound = Some(Bound { keys: 1, drop_oldest: false });
-/// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// assert_eq!(core.add(&mut Trigger::new("b", None), 8, Delay::Now), Err(Refused::Full));
-/// assert!(core.add(&mut Trigger::new("a", None), 7, Delay::Now).is_ok()); // it is known
-/// # Ok::<(), Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bound {
     /// Maximum number of keys that are ready, waiting or held.
@@ -65,15 +55,6 @@ impl<K, V> BoundState<K, V> {
 
 impl<K, V> Core<K, V> {
     /// Number of further keys that there is room for; `None` on a queue without a bound.
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
-    /// let bound = Some(Bound { keys: 2, drop_oldest: false });
-    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!(core.room(), Some(1));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn room(&self) -> Option<usize> {
         let room = self.bound.as_deref()?;
@@ -89,16 +70,6 @@ impl<K, V> Core<K, V> {
 
     /// Number of waiting callers that there is room for, counting keys that may be dropped for them. `None`
     /// on a queue without a bound.
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
-    /// let bound = Some(Bound { keys: 1, drop_oldest: true });
-    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!((core.room(), core.room_to_make()), (Some(0), Some(1)));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn room_to_make(&self) -> Option<usize> {
         let droppable = if self.drops_keys() && self.line.oldest().is_some() { self.ready } else { 0 };
@@ -106,17 +77,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Starts or stops recording the hashes of triggered keys, for callers that wait for room.
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
-    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
-    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-    /// core.note_entered(true);
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!((core.take_entered(), core.take_entered()), (vec![7], vec![]));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn note_entered(&mut self, to: bool) {
         if let Some(room) = &mut self.bound {
             if to != room.entered.is_some() {
@@ -126,7 +86,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// The hashes [recorded](Self::note_entered), each at least once.
-    #[doc(hidden)]
     pub fn take_entered(&mut self) -> Vec<u32> {
         let entered = self.bound.as_mut().and_then(|room| room.entered.as_mut());
         entered.map(core::mem::take).unwrap_or_default()
@@ -144,16 +103,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Runs `call` while this number of places is reserved for callers that wait for room.
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Delay, Refused, Trigger};
-    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
-    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-    /// let mut trigger = Trigger::new("a", None);
-    /// assert_eq!(core.behind(1, |core| core.add(&mut trigger, 7, Delay::Now)), Err(Refused::Full));
-    /// assert!(core.behind(0, |core| core.add(&mut trigger, 7, Delay::Now)).is_ok());
-    /// ```
-    #[doc(hidden)]
     pub fn behind<R>(&mut self, places: usize, call: impl FnOnce(&mut Self) -> R) -> R {
         struct Kept<'a, K, V>(&'a mut Core<K, V>);
         impl<K, V> Kept<'_, K, V> {
@@ -176,20 +125,6 @@ impl<K, V> Core<K, V> {
 
     /// Takes the keys that were dropped for room, with their payloads. Each loan must be [given
     /// back](Self::take_back).
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Delay, Trigger};
-    /// let bound = Some(Bound { keys: 1, drop_oldest: true });
-    /// let mut core = Core::<&str, u32>::new(Config { bound, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
-    /// core.add(&mut Trigger::new("b", Some(2)), 8, Delay::Now)?;
-    /// let mut dropped = core.take_dropped();
-    /// let (loan, value) = dropped.pop().expect("a was dropped");
-    /// assert_eq!((*loan.get(), value, core.len()), ("a", Some(1), 1));
-    /// core.take_back(loan);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn take_dropped(&mut self) -> Vec<(KeyRef<K>, Option<V>)> {
         if self.pending_work & pending_work::DROPPED == 0 {
             return Vec::new();
@@ -204,17 +139,6 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// Those of [`ask`](Self::ask), and [`Refused::Full`].
-    ///
-    /// ```
-    /// # use requeue_core::{Bound, Config, Core, Refused};
-    /// let bound = Some(Bound { keys: 1, drop_oldest: false });
-    /// let mut core = Core::<&str>::new(Config { bound, ..Config::default() });
-    /// let asking = core.ask_for(&"a", 7)?;
-    /// assert_eq!(core.ask_for(&"b", 8).err(), Some(Refused::Full));
-    /// assert!(core.unask(asking) && core.room() == Some(1));
-    /// # Ok::<(), Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn ask_for<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Asking, Refused>
     where
         K: Borrow<Q>,

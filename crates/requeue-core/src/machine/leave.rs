@@ -5,16 +5,6 @@ use crate::Instant;
 use core::borrow::Borrow;
 
 /// Result of [`Core::cancel`]: at least one of `ready`, `dirty`, `waiting_until` and `unfinished` is set.
-///
-/// ```
-/// # use requeue_core::{Cancelled, Config, Core, Delay, Trigger};
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
-/// let (cancelled, _) = core.cancel("a", 7, false, |_, _| ());
-/// let Cancelled { ready, dirty, value, .. } = cancelled.expect("it was ready");
-/// assert_eq!((ready, dirty, value), (true, false, Some(1)));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cancelled<V = ()> {
@@ -63,19 +53,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If user code panics (`Eq`, a user's order). Then nothing has changed.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let (cancelled, gone) = core.cancel("a", 7, false, |_, _| ());
-    /// assert!(cancelled.is_some_and(|cancelled| cancelled.ready && cancelled.waiting_until.is_some()));
-    /// assert_eq!(gone, Some("a"));
-    /// assert!(matches!(core.get(), Got::Empty) && core.next_wake().is_none());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn cancel<Q>(
         &mut self,
         key: &Q,
@@ -94,22 +71,6 @@ impl<K, V> Core<K, V> {
     /// Removes all that is known of a key whose run has ended: everything that asks for a run, and its
     /// failures. Drop the result outside the lock. For `withdraw` see [`get_up_to`](Self::get_up_to). Does
     /// nothing to a held key.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("it is ready") };
-    /// let slot = item.run.slot();
-    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-    /// let ended = core.end(item.run, How::Retry(RetryDelay::Limited(limit)), None);
-    /// # let _ = ended;
-    /// assert_eq!(core.withdraw_ended(slot, |_, _| ()).1, Some("a"));
-    /// assert_eq!(core.num_requeues("a", 7), 0);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn withdraw_ended(
         &mut self,
         slot: u32,

@@ -134,30 +134,9 @@ mod pending_work {
 }
 
 /// Merges two payloads of one key: the older first.
-///
-/// ```
-/// # use requeue_core::Merge;
-/// let all: Merge<Vec<u32>> = Box::new(|older, newer| older.extend(newer));
-/// let mut value = vec![1];
-/// all(&mut value, vec![2]);
-/// assert_eq!(value, [1, 2]);
-/// ```
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 
 /// Settings of a queue; fixed when it is made.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, Merge, Trigger};
-/// let sum: Merge<u32> = Box::new(|older, newer| *older += newer);
-/// let mut core = Core::<&str, u32>::new(Config { merge: Some(sum), ..Config::default() });
-/// for value in [1, 2] {
-///     core.add(&mut Trigger::new("a", Some(value)), 7, Delay::Now)?;
-/// }
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// assert_eq!(item.value, Some(3));
-/// # let _ = core.finish(item.run, true);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 pub struct Config<K, V = ()> {
     /// The order of the ready line.
     pub order: Order<K>,
@@ -247,18 +226,6 @@ struct EndedEarly {
 }
 
 /// A queue without a lock, a clock or waiters.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-/// let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // during its run
-/// assert!(core.is_empty());
-/// let _ = core.finish(item.run, true);
-/// assert_eq!(core.len(), 1); // it runs once more
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[repr(C)] // fields that every add, get and end of a run uses come first, so that they share cache lines
 pub struct Core<K, V = ()> {
     /// Bits of [`pending_work`].
@@ -349,12 +316,6 @@ pub struct Core<K, V = ()> {
 
 impl<K, V> Core<K, V> {
     /// An empty queue.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let core = Core::<&str>::new(Config::default());
-    /// assert!(core.is_empty() && !core.shutting_down());
-    /// ```
     #[must_use]
     pub fn new(config: Config<K, V>) -> Self {
         let drops_oldest = config.bound.is_some_and(|bound| bound.drop_oldest);
@@ -418,34 +379,11 @@ impl<K, V> Core<K, V> {
 
     /// Sets how long after the end of its last delay a failure count expires, unless the limiter says another
     /// time.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Limit, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.expire_failures_after(Some(Duration::from_secs(10)));
-    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
-    /// assert_eq!(core.num_requeues("a", 7), 1);
-    /// core.advance(Instant::ORIGIN + Duration::from_secs(11));
-    /// assert_eq!(core.num_requeues("a", 7), 0);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn expire_failures_after(&mut self, after: Option<Duration>) {
         self.expire_after = after;
     }
 
     /// Takes the keys and values to be dropped once the lock is released.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// let mut core = Core::<&str, String>::new(Config::default());
-    /// for value in ["old", "new"] {
-    ///     core.add(&mut Trigger::new("a", Some(value.to_owned())), 7, Delay::Now)?;
-    /// }
-    /// assert_eq!(core.take_trash(), [(None, Some("old".to_owned()))]);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn take_trash(&mut self) -> Vec<(Option<K>, Option<V>)> {
         self.pending_work &= !pending_work::TRASH;
@@ -454,16 +392,6 @@ impl<K, V> Core<K, V> {
 
     /// Takes the keys of triggers that reset, whose failures a limiter that keeps them itself must forget,
     /// once the lock is released.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, InBackoff, Trigger};
-    /// let mut core = Core::<&str>::new(Config { failures_elsewhere: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Reset)?;
-    /// assert_eq!(core.take_forgotten(), Some(vec!["a"]));
-    /// assert_eq!(core.take_forgotten(), None);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn take_forgotten(&mut self) -> Option<Vec<K>> {
         if self.pending_work & pending_work::FORGOTTEN == 0 {
@@ -494,23 +422,12 @@ impl<K, V> Core<K, V> {
 
     /// Sets bits for pending work of the owner of the state machine: while one is set the queue [is not
     /// quiescent](Self::is_quiescent).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let mut core = Core::<&str>::new(Config::default());
-    /// core.note_beside(2, true);
-    /// assert!(core.is_just_noted(2) && !core.is_quiescent());
-    /// core.note_beside(2, false);
-    /// assert!(core.is_just_noted(0) && core.is_quiescent());
-    /// ```
-    #[doc(hidden)]
     #[inline]
     pub fn note_beside(&mut self, bits: u8, to: bool) {
         self.set_pending_work(u32::from(bits) << pending_work::BESIDE, to);
     }
 
     /// Whether triggers may have priorities.
-    #[doc(hidden)]
     #[must_use]
     pub fn has_priorities(&self) -> bool {
         self.line.has_priorities()
@@ -518,7 +435,6 @@ impl<K, V> Core<K, V> {
 
     /// Whether every call is to read the time, adds and ends of runs too: timestamps are kept,
     /// or keys grow old, or groups have rates, or triggers open windows.
-    #[doc(hidden)]
     #[must_use]
     pub fn needs_every_reading(&self) -> bool {
         self.times.is_some() || self.line.stamps_keys() || self.debounce.is_some()
@@ -526,7 +442,6 @@ impl<K, V> Core<K, V> {
 
     /// Whether exactly these bits were set with [`note_beside`](Self::note_beside), and there is no other
     /// work before or after a call.
-    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn is_just_noted(&self, bits: u8) -> bool {
@@ -541,7 +456,6 @@ impl<K, V> Core<K, V> {
 
     /// Number of key lookups. For the test of what each call costs.
     #[cfg(requeue_counted)]
-    #[doc(hidden)]
     #[must_use]
     pub fn probes(&self) -> u64 {
         self.table.probes()

@@ -14,15 +14,6 @@ use core::borrow::Borrow;
 use core::time::Duration;
 
 /// Numbers of keys by state, at one moment.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Trigger};
-/// let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let stats = core.stats();
-/// assert_eq!((stats.ready, stats.held, stats.known), (1, 0, 1));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Stats {
@@ -42,16 +33,6 @@ pub struct Stats {
 }
 
 /// State of a key, as the queue knows it.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Trigger};
-/// let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let state = core.state(&"a", 7).expect("it is known");
-/// assert!(state.ready && !state.held);
-/// assert_eq!((state.failures, state.attempt), (0, 1));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct KeyState {
@@ -94,17 +75,6 @@ pub struct KeyState {
 }
 
 /// Values of the gauges at one moment.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Instant, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// core.advance(Instant::ORIGIN + Duration::from_secs(5));
-/// let gauges = core.gauges();
-/// assert_eq!((gauges.depth, gauges.oldest_ready), (1, Duration::from_secs(5)));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauges {
@@ -125,17 +95,6 @@ pub struct Gauges {
 }
 
 /// Counts since the last call.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// for _ in 0..3 {
-///     core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// }
-/// let counts = core.take_counts();
-/// assert_eq!((counts.adds, counts.coalesced), (1, 2));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -147,16 +106,6 @@ pub struct Counts {
 
 impl<K, V> Core<K, V> {
     /// Keys in line.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert_eq!(core.len(), 1); // "b" is not in line yet
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -166,14 +115,6 @@ impl<K, V> Core<K, V> {
     /// Number of keys that a [`get`](Self::get) may have now. It is smaller than [`len`](Self::len) if ready
     /// keys are paused or in groups at their cap, if the queue is paused, or if its rate has no token. (One
     /// get may bring a group to its cap, and then fewer are left.)
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!(core.servable(), 1);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn servable(&self) -> usize {
@@ -181,17 +122,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether no key is in line.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(!core.is_empty());
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert!(core.is_empty());
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ready == 0
@@ -202,17 +132,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Numbers of keys by state.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let stats = core.stats();
-    /// assert_eq!((stats.ready, stats.held, stats.dirty), (0, 1, 0));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -226,15 +145,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Takes the counts since the last call.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Counts, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert_eq!(core.take_counts().adds, 1);
-    /// assert_eq!(core.take_counts(), Counts::default());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn take_counts(&mut self) -> Counts {
         core::mem::take(&mut self.counts)
@@ -242,35 +152,12 @@ impl<K, V> Core<K, V> {
 
     /// Lateness of each timer that has fired since the last call, if timestamps are kept. Timers that a drain
     /// fired early are not included.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// while core.advance(Instant::ORIGIN + Duration::from_secs(3)) {}
-    /// assert_eq!(core.take_late(), [Duration::from_secs(2)]);
-    /// assert!(core.take_late().is_empty());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn take_late(&mut self) -> Vec<Duration> {
         self.pending_work &= !pending_work::LATE;
         self.times.as_mut().map(|times| core::mem::take(&mut times.late)).unwrap_or_default()
     }
 
     /// The gauges; all durations are 0 if the queue keeps no timestamps.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config { timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.advance(Instant::ORIGIN + Duration::from_secs(4));
-    /// assert_eq!(core.gauges().longest_running, Duration::from_secs(4));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let times = self.times.as_ref();
@@ -289,46 +176,16 @@ impl<K, V> Core<K, V> {
 
     /// Number of ready keys per priority, from the rank `from` on. Returns the rank of the next page; read
     /// one page per lock hold. Empty on a queue without priorities or without timestamps.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Order, Trigger};
-    /// let order = Order::Priority { max_wait: None };
-    /// let mut core = Core::<&str>::new(Config { order, timestamps: true, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None).priority(-100), 7, Delay::Now)?;
-    /// let mut depths = Vec::new();
-    /// assert_eq!(core.depths(0, &mut depths), None); // there are no more
-    /// assert_eq!(depths, [(-100, 1)]);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
         self.line.depths(from, into)
     }
 
     /// Number of keys per named group, from the number `from` on. Returns where the next page begins; read one page per lock hold.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.told_groups(0, &mut Vec::new()), None);
-    /// ```
-    #[doc(hidden)]
     pub fn told_groups(&self, from: u32, into: &mut Vec<GroupGauges>) -> Option<u32> {
         self.line.fair()?.told_groups(from, into)
     }
 
     /// State of a key; `None` if the queue does not know it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.state("a", 7), None);
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// let state = core.state("a", 7).expect("it waits");
-    /// assert_eq!(state.waiting_until, Some(Instant::ORIGIN + Duration::from_secs(1)));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn state<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<KeyState>
     where
@@ -339,17 +196,6 @@ impl<K, V> Core<K, V> {
 
     /// Number of keys before this one; `None` if it is not in line, if groups take turns, or if the line has
     /// a user's order, which alone knows.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// let ahead = core.ahead_of("b", 8).expect("it is in line");
-    /// assert!(ahead.keys == 1 && ahead.exact);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn ahead_of<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<Ahead>
     where
@@ -360,12 +206,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Instant of the rate's next token, if keys wait for it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.next_token(), None); // there is no limit
-    /// ```
     #[inline]
     #[must_use]
     pub fn next_token(&self) -> Option<Instant> {
@@ -425,17 +265,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// The number of this key's slot, which is unique while the key is known.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(core.slot_of("a", 7), Some(item.run.slot()));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn slot_of<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<u32>
     where
@@ -445,35 +274,12 @@ impl<K, V> Core<K, V> {
     }
 
     /// The key of this occupied slot with its state (`None` if only a guard still lends it) and its payload.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str, u32>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", Some(3)), 7, Delay::Now)?;
-    /// let slot = core.slot_of("a", 7).expect("it is ready");
-    /// let (key, state, value) = core.known_of(slot);
-    /// assert_eq!((*key, state.is_some_and(|state| state.ready), value), ("a", true, Some(&3)));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn known_of(&self, slot: u32) -> (&K, Option<KeyState>, Option<&V>) {
         (self.arena.key(slot), self.outlived_state(slot), self.values.get(slot).and_then(Option::as_ref))
     }
 
     /// Number of requeues of the key since it was last forgotten.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-    /// for failures in 1..=3 {
-    ///     core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
-    ///     assert_eq!(core.num_requeues("a", 7), failures);
-    /// }
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn num_requeues<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> u32
     where
@@ -484,17 +290,6 @@ impl<K, V> Core<K, V> {
 
     /// Forgets the key's failures; its timer stays. Returns the key, to be dropped, if there is no other
     /// reason to know it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
-    /// assert_eq!(core.forget("a", 7), None); // its timer keeps it
-    /// assert_eq!((core.num_requeues("a", 7), core.stats().waiting), (0, 1));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn forget<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Option<K>
     where
         K: Borrow<Q>,

@@ -10,14 +10,6 @@ use super::{Core, PAUSED, READY};
 use core::borrow::Borrow;
 
 /// The kind of pause that keeps a key from being handed out.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Paused};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.pause_key(&mut Some("a"), 7);
-/// let state = core.state("a", 7).expect("a key that is paused is known");
-/// assert_eq!((state.paused, state.ready), (Some(Paused::Key), false));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Paused {
@@ -32,16 +24,6 @@ pub enum Paused {
 impl<K, V> Core<K, V> {
     /// Hands out no key until [`resume`](Self::resume), or until a drain or a shutdown. Returns false, and
     /// changes nothing, if one has begun.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.pause());
-    /// assert!(matches!(core.get(), Got::Empty));
-    /// assert_eq!((core.len(), core.servable()), (1, 0));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn pause(&mut self) -> bool {
         let may_be = !self.is_ending();
         if may_be {
@@ -51,27 +33,11 @@ impl<K, V> Core<K, V> {
     }
 
     /// Hands out keys again; false if the queue was not paused. Keys that are themselves paused stay paused.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.pause();
-    /// assert!(core.resume() && !core.resume());
-    /// ```
     pub fn resume(&mut self) -> bool {
         self.line.resume(self.now)
     }
 
     /// Whether the whole queue is paused.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.pause();
-    /// assert!(core.is_paused());
-    /// core.shut_down(); // lifts it
-    /// assert!(!core.is_paused());
-    /// ```
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.line.is_paused()
@@ -79,19 +45,6 @@ impl<K, V> Core<K, V> {
 
     /// Lifts the rate of the queue and those of its groups; false if there was none. Call
     /// [`advance`](Self::advance) until it has no more to do.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Rate, Trigger};
-    /// let rate = Rate { per_nano: 1, token: 1_000, burst: 1 };
-    /// let mut core = Core::<&str>::new(Config { rate: Some(rate), ..Config::default() });
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// assert_eq!(core.servable(), 1);
-    /// assert!(core.lift_rate() && !core.lift_rate());
-    /// assert_eq!(core.servable(), 2);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn lift_rate(&mut self) -> bool {
         let lifted = self.line.lift_rate();
         if lifted {
@@ -109,21 +62,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If user code panics (the function of groups). Then nothing has changed.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, GroupRules, Groups, Order, Trigger};
-    /// let groups = Groups::by(|key: &u32| key / 10, GroupRules::new(), std::hash::RandomState::new());
-    /// let order = Order::Fair { groups, priorities: false, within: false, max_wait: None };
-    /// let mut core = Core::<u32>::new(Config { order, ..Config::default() });
-    /// core.add(&mut Trigger::new(42, None), 7, Delay::Now)?;
-    /// assert!(core.pause_group(&40));
-    /// assert!(core.is_group_paused(&49) && !core.is_group_paused(&50));
-    /// assert!(matches!(core.get(), Got::Empty));
-    /// assert!(core.resume_group(&41) && !core.resume_group(&41));
-    /// # let Got::Item(item) = core.get() else { panic!("it is ready") };
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn pause_group(&mut self, key: &K) -> bool {
         !self.is_ending() && self.line.pause_group(key, self.now)
     }
@@ -134,12 +72,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// Like [`pause_group`](Self::pause_group).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let mut core = Core::<u32>::new(Config::default());
-    /// assert!(!core.resume_group(&42)); // there are no groups
-    /// ```
     pub fn resume_group(&mut self, key: &K) -> bool {
         self.line.resume_group(key, self.now)
     }
@@ -149,12 +81,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// Like [`pause_group`](Self::pause_group).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let core = Core::<u32>::new(Config::default());
-    /// assert!(!core.is_group_paused(&42)); // there are no groups
-    /// ```
     #[must_use]
     pub fn is_group_paused(&self, key: &K) -> bool {
         self.line.fair().is_some_and(|fair| fair.is_group_paused(key))
@@ -168,18 +94,6 @@ impl<K, V> Core<K, V> {
     ///
     /// If user code panics (`Eq`, a user's order or groups), and then nothing has changed; or if `key` is
     /// `None`.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(core.pause_key(&mut Some("a"), 7));
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(matches!(core.get(), Got::Empty));
-    /// assert_eq!(core.resume_key("a", 7), (true, None));
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn pause_key(&mut self, key: &mut Option<K>, hash: u32) -> bool
     where
         K: Eq,
@@ -201,14 +115,6 @@ impl<K, V> Core<K, V> {
     /// Hands this key out again: if it is ready it goes to the back of the line. The first part of the answer
     /// is whether it was paused. The second is the key, if there is no reason left to know it; drop it
     /// outside the lock.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.pause_key(&mut Some("a"), 7);
-    /// assert_eq!(core.resume_key("a", 7), (true, Some("a")));
-    /// assert_eq!(core.resume_key("a", 7), (false, None));
-    /// ```
     pub fn resume_key<Q>(&mut self, key: &Q, hash: u32) -> (bool, Option<K>)
     where
         K: Borrow<Q>,

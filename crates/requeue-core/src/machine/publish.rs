@@ -13,20 +13,6 @@ impl<K, V> Core<K, V> {
     /// Records that a key is being published. Returns false if it must not be: it is not pending (ready, or
     /// held and dirty whatever becomes of its run), not every caller may trigger it, or each trigger must be
     /// seen, by a user's order or because it resets. Also false on a queue that drops keys for others.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.publish(accepted.ticket));
-    /// let mut withdrawn = None;
-    /// let got = core.get_and(|key, hash| withdrawn = Some((*key, hash)));
-    /// assert_eq!(withdrawn, Some(("a", 7)));
-    /// # let Got::Item(item) = got else { panic!("a is ready") };
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn publish(&mut self, ticket: Ticket) -> bool {
         let slot = ticket.0;

@@ -5,19 +5,6 @@ use super::{BACKOFF, Core, HELD, InBackoff, READY};
 use crate::Instant;
 
 /// The earlier state of a key that is put back.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Got, Limit, Restored, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-/// let known = Restored { failures: 3, attempt: 4, due: None };
-/// core.restore(&mut Trigger::new("a", None), 7, known, limit)?;
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// assert_eq!((item.attempt, core.num_requeues("a", 7)), (4, 3));
-/// # let _ = core.finish(item.run, true);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Number of requeues since it was last forgotten.
@@ -41,19 +28,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like [`add`](Self::add).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Instant, Limit, Restored, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-    /// let due = Instant::ORIGIN + Duration::from_secs(60);
-    /// let known = Restored { failures: 3, attempt: 4, due: Some(due) };
-    /// core.restore(&mut Trigger::new("a", None), 7, known, limit)?;
-    /// let state = core.state("a", 7).expect("it waits");
-    /// assert_eq!((state.waiting_until, state.failures, state.attempt), (Some(due), 3, 4));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn restore(
         &mut self,
         trigger: &mut Trigger<K, V>,

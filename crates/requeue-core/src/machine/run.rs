@@ -16,18 +16,6 @@ use core::time::Duration;
 
 /// A run that was handed out: the loan of its key and its number. Give it back through [`Core::end`] or
 /// [`Core::give_back`]; if it is dropped, its key stays held.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, RunRef, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// let run: RunRef<&str> = item.run;
-/// assert_eq!(core.stats().held, 1);
-/// let _ = core.finish(run, true);
-/// assert_eq!(core.stats().held, 0);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "a run that is not ended keeps its key held for ever"]
 pub struct RunRef<K> {
@@ -37,16 +25,6 @@ pub struct RunRef<K> {
 
 impl<K> RunRef<K> {
     /// The key.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(item.run.key().len(), 1);
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn key(&self) -> &K {
@@ -54,33 +32,12 @@ impl<K> RunRef<K> {
     }
 
     /// The number of the key's slot: see [`Core::slot_of`].
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(item.run.slot(), 0);
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn slot(&self) -> u32 {
         self.key.slot()
     }
 
     /// The priority with which it was handed out: 0 if the queue has no priorities.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
-    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None).priority(-100), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(item.run.priority(), -100);
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn priority(&self) -> i16 {
@@ -89,16 +46,6 @@ impl<K> RunRef<K> {
 }
 
 /// Result of [`Core::get`].
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// assert_eq!((item.value, item.attempt), (Some(1), 1));
-/// # let _ = core.finish(item.run, true);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Handout<K, V> {
@@ -113,14 +60,6 @@ pub struct Handout<K, V> {
 }
 
 /// The answer of [`Core::get`].
-///
-/// ```
-/// # use requeue_core::{Config, Core, Got, ShutDown};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// assert!(matches!(core.get(), Got::Empty));
-/// core.shut_down();
-/// assert!(matches!(core.get(), Got::ShutDown));
-/// ```
 #[derive(Debug)]
 #[must_use]
 pub enum Got<K, V> {
@@ -133,17 +72,6 @@ pub enum Got<K, V> {
 }
 
 /// How a run ends.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// let Ok(ended) = core.end(item.run, How::Again(Duration::from_secs(60)), None) else { panic!("open") };
-/// assert_eq!((ended.delay, core.num_requeues("a", 7)), (Duration::from_secs(60), 0));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum How<'a> {
     /// Done; the record of failures stays.
@@ -159,19 +87,6 @@ pub enum How<'a> {
 }
 
 /// The delay of a failed key.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, How, Limit, RetryDelay, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// let limit = Limit { delay: &|_, _| Duration::from_secs(1), counts: true, expire_after: None };
-/// let instead = RetryDelay::Instead(limit, Duration::from_secs(60));
-/// let Ok(ended) = core.end(item.run, How::Retry(instead), None) else { panic!("open") };
-/// assert_eq!((ended.delay, core.num_requeues("a", 7)), (Duration::from_secs(60), 1));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum RetryDelay<'a> {
     /// The delay of a limiter that uses the key's own count.
@@ -183,12 +98,6 @@ pub enum RetryDelay<'a> {
 }
 
 /// End of a run, for metrics.
-///
-/// ```
-/// # use requeue_core::{How, RunEnd};
-/// assert_eq!(RunEnd::from(&How::Succeed), RunEnd::Done);
-/// assert_eq!(RunEnd::from(&How::GiveUp), RunEnd::GiveUp);
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunEnd {
@@ -205,19 +114,9 @@ pub enum RunEnd {
 
 impl RunEnd {
     /// All of them.
-    ///
-    /// ```
-    /// # use requeue_core::RunEnd;
-    /// assert_eq!(RunEnd::ALL.map(RunEnd::name), ["done", "again", "retry", "give_up"]);
-    /// ```
     pub const ALL: [Self; 4] = [Self::Done, Self::Again, Self::Retry, Self::GiveUp];
 
     /// Its name in metrics: `done`, `again`, `retry`, `give_up`.
-    ///
-    /// ```
-    /// # use requeue_core::RunEnd;
-    /// assert_eq!(RunEnd::GiveUp.name(), "give_up");
-    /// ```
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -241,16 +140,6 @@ impl From<&How<'_>> for RunEnd {
 }
 
 /// A run that has ended.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
-/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// let Ok(ended) = core.end(item.run, How::Done, item.value) else { panic!("only a retry is refused") };
-/// assert_eq!((ended.key, ended.value), (Some("a"), Some(1))); // no run is left for either
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Debug)]
 #[must_use = "drop the contents outside the lock"]
 pub struct Ended<K, V> {
@@ -267,19 +156,6 @@ pub struct Ended<K, V> {
 }
 
 /// A retry that was refused: the run goes on.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Got, How, Refused, ShutDown, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", Some(1)), 7, Delay::Now)?;
-/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// core.shut_down();
-/// let Err((run, refused)) = core.end(item.run, How::Again(Duration::ZERO), item.value) else { panic!() };
-/// assert_eq!((refused.value, refused.reason), (Some(1), Refused::ShutDown));
-/// let _ = core.finish(run, true);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Debug)]
 pub struct RefusedEnd<V> {
     /// The payload that was to go back.
@@ -289,14 +165,6 @@ pub struct RefusedEnd<V> {
 }
 
 /// Error of `done` for a key that is not held.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, NotHeld, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// assert_eq!(core.done("a", 7).err(), Some(NotHeld)); // it is ready, but nobody got it
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NotHeld;
 
@@ -319,17 +187,6 @@ fn unpublished<K>(_: &K, _: u32) {}
 
 impl<K, V> Core<K, V> {
     /// Hands out the next key.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(*item.run.key(), "a");
-    /// assert!(matches!(core.get(), Got::Empty));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn get(&mut self) -> Got<K, V> {
         self.get_and(unpublished)
@@ -337,21 +194,6 @@ impl<K, V> Core<K, V> {
 
     /// Hands out the next key. If it was published, `withdraw` gets it and its hash: it must be withdrawn
     /// before the lock is released.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.publish(accepted.ticket));
-    /// let mut filter = vec![("a", 7)];
-    /// let Got::Item(item) = core.get_and(|key, hash| filter.retain(|known| *known != (*key, hash))) else {
-    ///     panic!("a is ready")
-    /// };
-    /// assert!(filter.is_empty());
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         // not `pop`: two ends in one branch here keep what it returns out of memory (5 instructions)
@@ -379,21 +221,6 @@ impl<K, V> Core<K, V> {
     ///
     /// If a user's order panics. Then nothing has been handed out: it is asked for all the keys before
     /// anything changes.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// let mut items = Vec::new();
-    /// assert_eq!(core.get_up_to(10, |_, _| (), |item| items.push(item)), 2);
-    /// assert_eq!((*items[0].run.key(), *items[1].run.key()), ("a", "b"));
-    /// # for item in items {
-    /// #     let _ = core.finish(item.run, true);
-    /// # }
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn get_up_to(
         &mut self,
@@ -417,7 +244,6 @@ impl<K, V> Core<K, V> {
 
     /// Prefetches the memory that an add of a key with this hash will touch, unless there are so few keys
     /// that all of it is in the cache.
-    #[doc(hidden)]
     #[inline]
     pub fn prefetch(&self, hash: u32) {
         if self.arena.len() > AT_HAND {
@@ -489,17 +315,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue, or merge panics.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let Ok(ended) = core.end(item.run, How::Again(Duration::ZERO), None) else { panic!("open") };
-    /// assert_eq!((core.len(), ended.key), (1, None)); // it stays for its next run
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn end(
         &mut self,
         run: RunRef<K>,
@@ -533,16 +348,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let ended = core.finish(item.run, true);
-    /// assert_eq!(ended.key, Some("a")); // to be dropped after unlocking
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         let mut run = Some(run);
@@ -555,7 +360,6 @@ impl<K, V> Core<K, V> {
     /// Fast path of [`finish`](Self::finish), for a key with no other state than this run: takes the run,
     /// removes the key, and returns it with the time of the run, if timestamps are kept. Otherwise nothing
     /// changes.
-    #[doc(hidden)]
     #[inline(always)]
     pub fn try_finish_fast(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD)?;
@@ -567,7 +371,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Like [`try_finish_fast`](Self::try_finish_fast), for a key in a group.
-    #[doc(hidden)]
     #[inline(always)]
     pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let group = run.as_ref()?.key.group();
@@ -587,7 +390,6 @@ impl<K, V> Core<K, V> {
 
     /// Slow path of [`finish`](Self::finish), for a run that [`try_finish_fast`](Self::try_finish_fast) left,
     /// with its payload if a retry [was refused](Self::was_refused). If there is no run nothing has ended.
-    #[doc(hidden)]
     #[inline(never)]
     pub fn finish_in_full(
         &mut self,
@@ -617,16 +419,6 @@ impl<K, V> Core<K, V> {
     ///
     /// If the run belongs to another queue, or merge panics: then the key is in line, with what merge left of
     /// the payload.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.put_back(item.run, item.value);
-    /// assert_eq!((core.len(), core.stats().held), (1, 0));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>) -> Ended<K, V> {
         if self.is_inert(&run) {
             return Ended { value, ..self.give_back(run) };
@@ -670,18 +462,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue. Then nothing has changed.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.end_keeping(&item.run, How::Done, None);
-    /// assert_eq!(core.stats().held, 0);
-    /// assert_eq!(*item.run.key(), "a"); // still lent
-    /// # let _ = core.give_back(item.run);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn end_keeping(
         &mut self,
         run: &RunRef<K>,
@@ -708,17 +488,6 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// [`NotHeld`] if the key is not held. Then nothing has changed.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.detach(item.run);
-    /// assert!(core.done("a", 7).is_ok());
-    /// assert!(core.done("a", 7).is_err()); // once
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn done<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Ended<K, V>, NotHeld>
     where
         K: Borrow<Q>,
@@ -742,17 +511,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.detach(item.run);
-    /// assert_eq!(core.stats().held, 1);
-    /// assert_eq!(core.done("a", 7).ok().and_then(|ended| ended.key), Some("a"));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn detach(&mut self, run: RunRef<K>) -> Ended<K, V> {
         if self.is_inert(&run) {
             return self.give_back(run);
@@ -768,17 +526,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.done("a", 7); // under the guard, which still lends the key
-    /// let ended = core.give_back(item.run);
-    /// assert_eq!(ended.key, Some("a"));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn give_back(&mut self, run: RunRef<K>) -> Ended<K, V> {
         let slot = run.key.slot();
         self.arena.give_back(run.key);
@@ -792,18 +539,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether the run was already ended, so that its guard has no effect.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert!(!core.is_inert(&item.run));
-    /// let _ = core.done("a", 7);
-    /// assert!(core.is_inert(&item.run));
-    /// # let _ = core.give_back(item.run);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn is_inert(&self, run: &RunRef<K>) -> bool {
         self.ended_early.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)

@@ -36,17 +36,6 @@ pub(super) enum Sweep {
 }
 
 /// Effect of a drain on keys that wait for their timers.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
-/// core.begin_drain(WaitingKeys::RunNow, Instant::NEVER);
-/// while core.advance(Instant::ORIGIN) {}
-/// assert_eq!((core.len(), core.stats().waiting), (1, 0));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitingKeys {
@@ -64,17 +53,6 @@ pub enum WaitingKeys {
 }
 
 /// Result of `shut_down`.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
-/// let found = core.shut_down(); // "a" is ready, "b" waits
-/// assert_eq!((found.ready, found.dropped), (1, 1));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ShutDown {
@@ -93,21 +71,6 @@ pub struct ShutDown {
 }
 
 /// The counts at the start of a drain.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, DrainBase, Got, Instant, Trigger, WaitingKeys};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// # for (key, hash) in [("a", 7), ("b", 8)] {
-/// #     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-/// # }
-/// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// # let _ = core.finish(item.run, true);
-/// let base: DrainBase = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
-/// # let Got::Item(item) = core.get() else { panic!("b is ready") };
-/// let _ = core.finish(item.run, true);
-/// assert_eq!(core.drain_counts(&base).done, 1); // those before do not count
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DrainBase {
     done: u64,
@@ -118,17 +81,6 @@ pub struct DrainBase {
 }
 
 /// Report of a drain.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
-/// let drained = core.drain_counts(&base); // as where its deadline has come
-/// assert!(!drained.complete);
-/// assert_eq!((drained.ready, drained.done), (1, 0));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Drained {
@@ -159,17 +111,6 @@ pub struct Drained {
 impl<K, V> Core<K, V> {
     /// Lets time pass to `now` and fires up to a batch of the timers that are due. True if there is more:
     /// release the lock, take it again and call this again before any other operation.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert!(core.is_empty());
-    /// while core.advance(Instant::ORIGIN + Duration::from_secs(1)) {}
-    /// assert_eq!(core.len(), 1);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     pub fn advance(&mut self, now: Instant) -> bool {
         self.pass(now);
@@ -179,16 +120,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether [`advance`](Self::advance) has nothing to do at any time.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(core.is_up_to_date());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::MAX, Policy::Earliest))?;
-    /// assert!(!core.is_up_to_date());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
@@ -209,17 +140,6 @@ impl<K, V> Core<K, V> {
     /// Begins a lock hold of a call that is not a look: an add, or the end of a run. Such a call fires no
     /// timers. `now` is the time, if the call has read it. True if [`advance`](Self::advance) must come
     /// first, because the deadline of a drain has passed.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let second = Duration::from_secs(1);
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(second, Policy::Earliest))?;
-    /// assert!(!core.begin(Some(Instant::ORIGIN + second)));
-    /// assert_eq!(core.len(), 0); // "a" is due, and nobody has looked
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     pub fn begin(&mut self, now: Option<Instant>) -> bool {
         self.repair_suspect();
@@ -339,19 +259,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Refuses triggers from outside; holders may still retry their keys.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, How, Refused, ShutDown, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.close();
-    /// assert_eq!(core.add(&mut Trigger::new("b", None), 8, Delay::Now), Err(Refused::ShutDown));
-    /// let again = core.end(item.run, How::Again(Duration::ZERO), None); // the holder of "a"
-    /// assert!(again.is_ok() && core.len() == 1);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn close(&mut self) {
         if self.phase == Phase::Open {
             self.enter_phase(Phase::Closed);
@@ -366,17 +273,6 @@ impl<K, V> Core<K, V> {
 
     /// Refuses all triggers, drops the timers and releases every drain. Call
     /// [`advance`](Self::advance) until it has no more to do.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, ShutDown, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
-    /// assert_eq!(core.shut_down().dropped, 1);
-    /// while core.advance(Instant::ORIGIN) {}
-    /// assert!(matches!(core.get(), Got::ShutDown));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn shut_down(&mut self) -> ShutDown {
         self.releases += 1;
         self.end_phase();
@@ -413,19 +309,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Begins a drain. Call [`advance`](Self::advance) until it has no more to do.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, WaitingKeys};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(60), Policy::Earliest))?;
-    /// let deadline = Instant::ORIGIN + Duration::from_secs(30);
-    /// let base = core.begin_drain(WaitingKeys::Wait, deadline);
-    /// while core.advance(deadline) {}
-    /// assert!(core.drain_is_over(&base));
-    /// assert_eq!(core.drain_counts(&base).dropped, 1); // it would have waited for longer
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn begin_drain(&mut self, waiting: WaitingKeys, deadline: Instant) -> DrainBase {
         let base = DrainBase {
             done: self.runs_done,
@@ -468,19 +351,6 @@ impl<K, V> Core<K, V> {
 
     /// Ends a waiting drain if all is worked off, and repairs the state after a panic of user code. Call it
     /// at the end of every lock hold after which the queue [is not quiescent](Self::is_quiescent).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
-    /// let _ = core.finish(item.run, true); // the last
-    /// assert!(!core.is_drained());
-    /// core.conclude();
-    /// assert!(core.is_drained());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn conclude(&mut self) {
         self.repair_suspect();
@@ -500,15 +370,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Number of calls of `shut_down`: each releases the drains that began before it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.releases(), 0);
-    /// core.shut_down();
-    /// core.shut_down();
-    /// assert_eq!(core.releases(), 2);
-    /// ```
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.releases
@@ -516,17 +377,6 @@ impl<K, V> Core<K, V> {
 
     /// Whether the time matters to a look: a timer or a drain's deadline may have come, or timestamps are
     /// kept. If not, [`advance`](Self::advance) may be given any earlier instant.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(!core.is_timed());
-    /// core.add(&mut Trigger::new("b", None), 8, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert!(core.is_timed());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_timed(&self) -> bool {
@@ -535,17 +385,6 @@ impl<K, V> Core<K, V> {
 
     /// Whether [time matters](Self::is_timed), for a caller that remembers it beside the state machine: the
     /// queue is not quiescent from when that changes until this is called.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
-    /// let mut core = Core::<&str>::new(Config::default());
-    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
-    /// core.conclude(); // nothing was to be waited for: time does not matter any more
-    /// assert!(!core.is_quiescent());
-    /// assert!(!core.take_timed());
-    /// assert!(core.is_quiescent());
-    /// ```
-    #[doc(hidden)]
     #[inline]
     pub fn take_timed(&mut self) -> bool {
         self.pending_work &= !pending_work::RETIMED;
@@ -555,16 +394,6 @@ impl<K, V> Core<K, V> {
     /// Whether a call needs no work before or after it, except for timers that fall due: nothing is being
     /// shut down, no panic needs repair, nothing waits to be dropped, and whether time matters is unchanged
     /// since [`take_timed`](Self::take_timed) was called. This is the usual case.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// assert!(core.is_quiescent());
-    /// core.begin_drain(WaitingKeys::Wait, Instant::NEVER);
-    /// assert!(!core.is_quiescent());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
@@ -572,53 +401,18 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether a drain that began with `base` need not wait any longer, apart from its deadline.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Trigger, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
-    /// assert!(!core.drain_is_over(&base)); // "a" is ready
-    /// core.shut_down();
-    /// assert!(core.drain_is_over(&base)); // it was released
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn drain_is_over(&self, base: &DrainBase) -> bool {
         self.is_drained() || self.releases > base.releases
     }
 
     /// Whether the queue is shut down and nothing is left of it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.shut_down();
-    /// assert!(!core.is_drained()); // "a" is held
-    /// let _ = core.finish(item.run, true);
-    /// assert!(core.is_drained());
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.is_over() && self.held == 0
     }
 
     /// Whether getters see "shut down": no key is ready and none will be.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.shut_down();
-    /// assert!(!core.is_over()); // "a" is still to be had
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert!(core.is_over());
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -631,49 +425,18 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether every caller is refused, even holders.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.close();
-    /// assert!(core.shutting_down() && !core.is_shut_down()); // holders may retry
-    /// core.shut_down();
-    /// assert!(core.is_shut_down());
-    /// ```
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.phase == Phase::ShutDown
     }
 
     /// Whether adds are refused: after `close`, a drain or `shut_down`.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert!(!core.shutting_down());
-    /// core.close();
-    /// assert!(core.shutting_down());
-    /// ```
     #[must_use]
     pub fn shutting_down(&self) -> bool {
         self.phase != Phase::Open
     }
 
     /// The counts of a drain.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Trigger, WaitingKeys};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
-    /// assert!(core.add(&mut Trigger::new("b", None), 8, Delay::Now).is_err());
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let _ = core.finish(item.run, true);
-    /// let drained = core.drain_counts(&base);
-    /// assert!(drained.complete);
-    /// assert_eq!((drained.done, drained.refused), (1, 1));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[must_use]
     pub fn drain_counts(&self, base: &DrainBase) -> Drained {
         Drained {
@@ -691,17 +454,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// The deadline until which a current drain waits for waiting keys: the latest drain's.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Instant, WaitingKeys};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let deadline = Instant::ORIGIN + Duration::from_secs(30);
-    /// core.begin_drain(WaitingKeys::Wait, deadline);
-    /// assert_eq!(core.waiting_until(), Some(deadline));
-    /// core.conclude(); // there was nothing to wait for
-    /// assert_eq!(core.waiting_until(), None);
-    /// ```
     #[must_use]
     pub fn waiting_until(&self) -> Option<Instant> {
         self.waiting_drain.filter(|deadline| !deadline.is_never())
@@ -709,16 +461,6 @@ impl<K, V> Core<K, V> {
 
     /// The instant of the next event without a call: the soonest timer, the deadline of a waiting drain, or
     /// the rate's next token if keys wait for it. `None` if there will be none.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.next_wake(), None);
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(1), Policy::Earliest))?;
-    /// assert_eq!(core.next_wake(), Some(Instant::ORIGIN + Duration::from_secs(1)));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn next_wake(&self) -> Option<Instant> {

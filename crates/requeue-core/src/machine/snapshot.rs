@@ -11,15 +11,6 @@ use crate::arena::{CHUNK, KeyRef};
 const EXAMINED: usize = 4_096;
 
 /// Selects the keys of a page.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Only, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-/// let state = core.state("a", 7).expect("it is known");
-/// assert!(Only::Ready.is(&state) && !Only::Held.is(&state));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Only {
@@ -41,11 +32,6 @@ pub enum Only {
 
 impl Only {
     /// Whether a key in this state is selected.
-    ///
-    /// ```
-    /// # use requeue_core::{KeyState, Only};
-    /// assert!(!Only::Waiting.is(&KeyState::default()));
-    /// ```
     #[must_use]
     pub fn is(self, state: &KeyState) -> bool {
         match self {
@@ -65,22 +51,6 @@ impl<K, V> Core<K, V> {
     /// begins, `None` if this was the last, and the totals. A page may be empty without being the last.
     ///
     /// Each loan must be [given back](Self::take_back).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// for (key, hash) in [("a", 7), ("b", 8)] {
-    ///     core.add(&mut Trigger::new(key, None), hash, Delay::Now)?;
-    /// }
-    /// let mut loans = Vec::new();
-    /// let (next, totals) = core.page(0, 1, None, |loan, _| loans.push(loan));
-    /// assert_eq!((*loans[0].get(), totals.ready), ("a", 2));
-    /// core.page(next.expect("b"), 1, None, |loan, _| loans.push(loan));
-    /// assert_eq!(*loans[1].get(), "b");
-    /// loans.into_iter().for_each(|loan| core.take_back(loan));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn page(
         &mut self,
         from: u32,
@@ -110,20 +80,6 @@ impl<K, V> Core<K, V> {
 
     /// Takes back the loan of a key of a [`page`](Self::page). If there is no reason left to know the key, it
     /// is [trash](Self::take_trash).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// let mut loans = Vec::new();
-    /// core.page(0, 1, None, |loan, _| loans.push(loan));
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// assert_eq!(core.finish(item.run, true).key, None); // it is lent
-    /// loans.into_iter().for_each(|loan| core.take_back(loan));
-    /// assert_eq!(core.take_trash(), [(Some("a"), None)]);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn take_back(&mut self, loan: KeyRef<K>) {
         let slot = loan.slot();
         self.arena.give_back(loan);

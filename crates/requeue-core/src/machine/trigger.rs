@@ -15,17 +15,6 @@ use core::fmt;
 use core::time::Duration;
 
 /// Effect of an accepted trigger.
-///
-/// ```
-/// # use requeue_core::{Added, Config, Core, Delay, Got, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Ready);
-/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Coalesced);
-/// let Got::Item(item) = core.get() else { panic!("a is ready") };
-/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Dirty);
-/// # let _ = core.finish(item.run, true);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Added {
@@ -42,15 +31,6 @@ pub enum Added {
 }
 
 /// The reason why a trigger was refused. A refused trigger changes nothing.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Refused, ShutDown, Trigger};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// core.shut_down();
-/// let refused = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap_err();
-/// assert_eq!(refused, Refused::ShutDown);
-/// assert_eq!(refused.to_string(), "the queue is shut down and accepts no more keys");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refused {
@@ -90,15 +70,6 @@ impl core::error::Error for Refused {}
 
 /// A trigger passed to [`Core::add`], which takes out of it what it keeps. The rest belongs to the caller, to
 /// be dropped outside the lock, even if user code panicked.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Trigger};
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// let mut trigger = Trigger::new("a", Some(1));
-/// core.add(&mut trigger, 7, Delay::Now)?;
-/// assert_eq!(trigger.take(), (None, None)); // the queue has both
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Debug)]
 pub struct Trigger<K, V = ()> {
     pub(super) key: Option<K>,
@@ -108,29 +79,12 @@ pub struct Trigger<K, V = ()> {
 
 impl<K, V> Trigger<K, V> {
     /// A trigger of a key, with or without a payload.
-    ///
-    /// ```
-    /// # use requeue_core::Trigger;
-    /// let mut trigger = Trigger::new("a", Some(1));
-    /// assert_eq!(trigger.take(), (Some("a"), Some(1)));
-    /// ```
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
         Self { key: Some(key), value, priority: 0 }
     }
 
     /// Sets the priority: higher ones go first, and the default is 0.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Order, Trigger};
-    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.add(&mut Trigger::new("b", None).priority(5), 8, Delay::Now)?;
-    /// let Got::Item(item) = core.get() else { panic!("two are ready") };
-    /// assert_eq!((*item.run.key(), item.run.priority()), ("b", 5));
-    /// # let _ = core.finish(item.run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     #[must_use]
     pub fn priority(self, priority: i16) -> Self {
@@ -138,23 +92,12 @@ impl<K, V> Trigger<K, V> {
     }
 
     /// The key, until the queue has taken it.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let mut trigger = Trigger::new("a", None);
-    /// assert_eq!(trigger.key(), Some(&"a"));
-    /// core.add(&mut trigger, 7, Delay::Now)?;
-    /// assert_eq!(trigger.key(), None);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn key(&self) -> Option<&K> {
         self.key.as_ref()
     }
 
     /// The priority set by [`priority`](Self::priority).
-    #[doc(hidden)]
     #[inline]
     pub fn said_priority(&self) -> i16 {
         self.priority
@@ -162,27 +105,12 @@ impl<K, V> Trigger<K, V> {
 
     /// Takes out what the queue did not take: key and payload of a refused trigger, or a key that the queue
     /// already has.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Trigger};
-    /// # let mut core = Core::<&str, u32>::new(Config::default());
-    /// core.shut_down();
-    /// let mut trigger = Trigger::new("a", Some(1));
-    /// assert!(core.add(&mut trigger, 7, Delay::Now).is_err());
-    /// assert_eq!(trigger.take(), (Some("a"), Some(1)));
-    /// assert!(trigger.is_empty());
-    /// ```
     #[inline]
     pub fn take(&mut self) -> (Option<K>, Option<V>) {
         (self.key.take(), self.value.take())
     }
 
     /// Whether the queue has taken all of it.
-    ///
-    /// ```
-    /// # use requeue_core::Trigger;
-    /// assert!(!Trigger::<_, ()>::new("a", None).is_empty());
-    /// ```
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -191,16 +119,6 @@ impl<K, V> Trigger<K, V> {
 }
 
 /// An accepted trigger.
-///
-/// ```
-/// # use requeue_core::{Added, Config, Core, Delay, Policy, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// let delay = Delay::After(Duration::from_secs(1), Policy::Earliest);
-/// let accepted = core.add(&mut Trigger::new("a", None), 7, delay)?;
-/// assert_eq!((accepted.added, accepted.delay), (Added::Waiting, Duration::from_secs(1)));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Its effect.
@@ -208,7 +126,6 @@ pub struct Accepted {
     /// The delay, zero for an immediate trigger.
     pub delay: Duration,
     /// Identifies the key as long as the lock is held.
-    #[doc(hidden)]
     pub ticket: Ticket,
 }
 
@@ -219,18 +136,6 @@ impl Accepted {
 }
 
 /// Effect of a new timer on one that the key already has (rule D6).
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// for (secs, policy) in [(5, Policy::Earliest), (9, Policy::Earliest), (7, Policy::Replace)] {
-///     core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(secs), policy))?;
-/// }
-/// let state = core.state("a", 7).expect("it waits");
-/// assert_eq!(state.waiting_until, Some(Instant::ORIGIN + Duration::from_secs(7)));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
@@ -249,19 +154,6 @@ pub enum Policy {
 }
 
 /// A built-in limiter as the state machine sees it: a function of the count.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Limit, Policy, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// let five_more = |failures: u32, _| Duration::from_secs(5).saturating_mul(failures.saturating_add(1));
-/// let limit = Limit { delay: &five_more, counts: true, expire_after: None };
-/// for secs in [5, 10, 15] {
-///     let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
-///     assert_eq!(accepted.delay, Duration::from_secs(secs));
-/// }
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy)]
 pub struct Limit<'a> {
     /// The delay of a key with this number of earlier failures. Must not panic.
@@ -279,16 +171,6 @@ impl fmt::Debug for Limit<'_> {
 }
 
 /// The delay of a trigger.
-///
-/// ```
-/// # use requeue_core::{Added, Config, Core, Delay, Policy, Trigger};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str>::new(Config::default());
-/// let never = Delay::After(Duration::MAX, Policy::Earliest);
-/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, never)?.added, Added::Waiting);
-/// assert_eq!(core.add(&mut Trigger::new("a", None), 7, Delay::Now)?.added, Added::Ready);
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Delay<'a> {
     /// Now.
@@ -305,15 +187,6 @@ pub enum Delay<'a> {
 
 /// A limiter call in progress outside the lock: for a shutdown that comes meanwhile the trigger counts as a
 /// waiting key.
-///
-/// ```
-/// # use requeue_core::{Asking, Config, Core};
-/// # let mut core = Core::<&str>::new(Config::default());
-/// let asking: Asking = core.ask(None)?;
-/// assert_eq!(core.shut_down().dropped, 1); // while the limiter thinks
-/// assert!(!core.unask(asking));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "to be handed back by the trigger it was taken for, or by `unask`"]
 pub struct Asking {
@@ -331,18 +204,6 @@ impl<K, V> Core<K, V> {
     /// # Errors
     ///
     /// [`Refused`] if the trigger itself would be refused. Then nothing is asked.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let asking = core.ask(None)?;
-    /// core.advance(Instant::ORIGIN + Duration::from_secs(1)); // so long the limiter thinks, and says 5 s
-    /// let delay = Delay::Asked(Duration::from_secs(5), Policy::Earliest, asking);
-    /// core.add(&mut Trigger::new("a", None), 7, delay)?;
-    /// assert_eq!(core.next_wake(), Some(Instant::ORIGIN + Duration::from_secs(5)));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn ask(&mut self, run: Option<&RunRef<K>>) -> Result<Asking, Refused> {
         match run {
             Some(run) if self.is_inert(run) => return Err(Refused::NotHeld),
@@ -367,15 +228,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Ends the asking; false if a shutdown dropped the trigger meanwhile.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let asking = core.ask(None)?;
-    /// assert!(core.unask(asking)); // the limiter panicked, say
-    /// assert_eq!(core.shut_down().dropped, 0);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn unask(&mut self, asking: Asking) -> bool {
         let live = self.is_live(asking);
         if live {
@@ -672,14 +524,6 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// If user code panics (`Eq`, merge, a user's order), and then the trigger is not accepted; or if
     /// `trigger` was passed in before.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
-    /// let mut core = Core::<String>::new(Config::default());
-    /// let accepted = core.add(&mut Trigger::new("a".to_owned(), None), 7, Delay::Now)?;
-    /// assert_eq!(accepted.added, Added::Ready);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(always)]
     pub fn add(
         &mut self,
@@ -708,15 +552,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like `add`.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Trigger};
-    /// let mut core = Core::<String>::new(Config::default());
-    /// let (added, _) = core.add_now(&mut Trigger::new("a".to_owned(), None), 7)?;
-    /// assert_eq!(added, Added::Ready);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<(Added, Ticket), Refused> {
         // once the key is found or entered, no code of users' runs
@@ -773,15 +608,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like `add`.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Trigger};
-    /// let mut core = Core::<String>::new(Config::default());
-    /// let mut trigger = Trigger::new("a".to_owned(), None);
-    /// let added = core.try_add_fast(&mut trigger, 7).map(|(added, _)| added);
-    /// assert_eq!(added, Some(Added::Ready));
-    /// ```
-    #[doc(hidden)]
     #[inline(always)]
     pub fn try_add_fast(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
         // once the key is found or entered, no code of users' runs
@@ -820,14 +646,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like `add`.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Order, Trigger};
-    /// let mut core = Core::<&str>::new(Config { order: Order::Priority { max_wait: None }, ..Config::default() });
-    /// assert_eq!(core.add_by_priority(&mut Trigger::new("a", None).priority(5), 7)?, Added::Ready);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[inline(always)]
     pub fn add_by_priority(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Result<Added, Refused> {
         self.admits_outside()?;
@@ -958,19 +776,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like `add`.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, InBackoff, Limit, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config { in_backoff: InBackoff::Respect, ..Config::default() });
-    /// let limit = Limit { delay: &|_, _| Duration::from_secs(5), counts: true, expire_after: None };
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Limited(limit, Policy::Earliest))?;
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?; // respects the back-off
-    /// assert_eq!(core.len(), 0);
-    /// core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run)?;
-    /// assert_eq!(core.len(), 1);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline(never)]
     pub fn add_in_backoff(
         &mut self,
@@ -988,17 +793,6 @@ impl<K: Eq, V> Core<K, V> {
 
     /// Fires the timer of the key whose trigger was accepted with this ticket, if the key is to run anyway: that run stands
     /// for the timer's (rule D6's `timers absorbed`, for one trigger).
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, InBackoff, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(Duration::from_secs(5), Policy::Earliest))?;
-    /// let now = core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run)?;
-    /// core.absorb_timer(now.ticket);
-    /// assert_eq!((core.len(), core.next_wake()), (1, None));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn absorb_timer(&mut self, Ticket(slot): Ticket) {
         // a trigger that a shutdown dropped has no slot
         if Ticket(slot) == Ticket::NONE || self.arena.flags(slot) & (READY | DIRTY) == 0 {
@@ -1101,16 +895,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Errors
     ///
     /// [`Refused`] if the queue accepts no more triggers.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Delay, Trigger};
-    /// let mut core = Core::<String>::new(Config::default());
-    /// assert_eq!(core.add_known("a", 7)?, None);
-    /// core.add(&mut Trigger::new("a".to_owned(), None), 7, Delay::Now)?;
-    /// let accepted = core.add_known("a", 7)?.expect("it is known now");
-    /// assert_eq!(accepted.added, Added::Coalesced);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     #[inline]
     pub fn add_known<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Option<Accepted>, Refused>
     where

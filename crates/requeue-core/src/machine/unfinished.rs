@@ -21,11 +21,6 @@ use core::fmt;
 use core::time::Duration;
 
 /// The reason why a key is unfinished.
-///
-/// ```
-/// # use requeue_core::UnfinishedReason;
-/// assert_eq!(UnfinishedReason::TimerDropped.to_string(), "its timer was dropped by a shutdown");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnfinishedReason {
@@ -45,21 +40,6 @@ impl fmt::Display for UnfinishedReason {
 }
 
 /// A key that a drain left unfinished, with its state.
-///
-/// ```
-/// # use requeue_core::{Config, Core, Delay, Instant, Policy, Trigger, UnfinishedReason, WaitingKeys};
-/// # use std::time::Duration;
-/// # let mut core = Core::<&str, u32>::new(Config::default());
-/// let minute = Duration::from_secs(60);
-/// core.add(&mut Trigger::new("a", Some(7)), 7, Delay::After(minute, Policy::Earliest))?;
-/// core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
-/// while core.advance(Instant::ORIGIN) {}
-/// let mut list = Vec::new();
-/// core.take_unfinished(0, 10, |key| list.push(key));
-/// assert_eq!((list[0].key, list[0].value, list[0].reason), ("a", Some(7), UnfinishedReason::TimerDropped));
-/// assert_eq!(list[0].due, Some(Instant::ORIGIN + minute));
-/// # Ok::<(), requeue_core::Refused>(())
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnfinishedKey<K, V = ()> {
@@ -160,11 +140,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Number of keys in the list.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// assert_eq!(Core::<&str>::new(Config::default()).unfinished(), 0);
-    /// ```
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.ledger.as_ref().map_or(0, |ledger| ledger.entries.len() + ledger.coming)
@@ -184,24 +159,6 @@ impl<K, V> Core<K, V> {
 
     /// Declares that a store outlives the queue: [`known_of`](Self::known_of) then still reports what a
     /// shutdown drops of ready or held keys, because the end of their run replaces the store's state of them.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, Instant, Policy, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let hour = Duration::from_secs(3600);
-    /// core.set_outlived();
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// core.add(&mut Trigger::new("a", None), 7, Delay::After(hour, Policy::Earliest))?;
-    /// core.shut_down();
-    /// while core.advance(Instant::ORIGIN) {}
-    /// let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// let slot = item.run.slot();
-    /// let _ = core.finish(item.run, true);
-    /// assert_eq!(core.known_of(slot).1.unwrap().waiting_until, Some(Instant::ORIGIN + hour));
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     pub fn set_outlived(&mut self) {
         self.outlived.get_or_insert_with(BTreeMap::new);
     }
@@ -301,7 +258,6 @@ impl<K, V> Core<K, V> {
 
     /// Records that the retry of this run, which [`ask`](Self::ask) has just refused, was to come after this
     /// delay whatever the limiter says.
-    #[doc(hidden)]
     pub fn refused_to_come_after(&mut self, run: &super::RunRef<K>, delay: Duration) {
         let due = self.due_after(Some(delay));
         if let Some(refusal) = self.refusals.get_mut(&run.slot()) {
@@ -315,7 +271,6 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If merge panics: the key has what that left of the payload.
-    #[doc(hidden)]
     pub fn leave_payload(&mut self, run: &super::RunRef<K>, payload: &mut Option<V>) {
         if self.refusals.get(&run.slot()).is_some_and(Refusal::is_failure) && !self.is_inert(run) {
             self.merge_back(run.slot(), payload.take());
@@ -323,27 +278,12 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether the run asked for another one, and was refused.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core, Delay, Got, How, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// # core.add(&mut Trigger::new("a", None), 7, Delay::Now)?;
-    /// # let Got::Item(item) = core.get() else { panic!("a is ready") };
-    /// core.shut_down();
-    /// let Err((run, _)) = core.end(item.run, How::Again(Duration::ZERO), None) else { panic!("shut down") };
-    /// assert!(core.was_refused(&run));
-    /// # let _ = core.finish(run, true);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
-    #[doc(hidden)]
     #[must_use]
     pub fn was_refused(&self, run: &super::RunRef<K>) -> bool {
         self.refusals.contains_key(&run.slot()) && !self.is_inert(run)
     }
 
     /// Whether [`was_refused`](Self::was_refused) holds for any run.
-    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn has_refusals(&self) -> bool {
@@ -433,7 +373,6 @@ impl<K, V> Core<K, V> {
     /// after the answer of a drain is `late`: before that nothing is lent to it.
     ///
     /// Each loan must be [given back](Self::take_back).
-    #[doc(hidden)]
     pub fn lend_unfinished(
         &mut self,
         late: bool,
@@ -459,13 +398,6 @@ impl<K, V> Core<K, V> {
 
     /// Takes keys out of the list, at most `most`, from this number on. Returns the number to continue from,
     /// `None` after the last. A key that is ready, held or lent stays in the list.
-    ///
-    /// ```
-    /// # use requeue_core::{Config, Core};
-    /// let mut core = Core::<&str>::new(Config::default());
-    /// assert_eq!(core.take_unfinished(0, 10, |_| ()), None);
-    /// ```
-    #[doc(hidden)]
     pub fn take_unfinished(
         &mut self,
         from: u64,

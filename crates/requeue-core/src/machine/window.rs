@@ -20,13 +20,6 @@ use crate::timers::Place;
 use core::time::Duration;
 
 /// A debounce: the key runs once no trigger has come for some time.
-///
-/// ```
-/// use requeue_core::Debounce;
-/// use std::time::Duration;
-/// let debounce = Debounce::new(Duration::from_millis(500)).max(Duration::from_secs(2));
-/// assert_eq!(debounce.quiet(), Duration::from_millis(500));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a debounce does nothing until it is given to a queue or a trigger"]
 pub struct Debounce {
@@ -38,75 +31,35 @@ pub struct Debounce {
 impl Debounce {
     /// A debounce with this quiet time: the key runs when no trigger has come for `quiet`, at the latest 10
     /// times as long after the first one. Zero is no debounce: the key runs at once.
-    ///
-    /// ```
-    /// # use requeue_core::Debounce;
-    /// # use std::time::Duration;
-    /// assert_eq!(Debounce::new(Duration::from_secs(1)).longest(), Duration::from_secs(10));
-    /// ```
     pub const fn new(quiet: Duration) -> Self {
         Self { quiet, max: quiet.saturating_mul(10), leading: false }
     }
 
     /// Sets the maximum time from the first trigger of the window to the run, however many come. A maximum
     /// shorter than `quiet` ends each window after `max`; zero is no debounce.
-    ///
-    /// ```
-    /// # use requeue_core::Debounce;
-    /// # use std::time::Duration;
-    /// let debounce = Debounce::new(Duration::from_secs(1)).max(Duration::from_secs(3));
-    /// assert_eq!(debounce.longest(), Duration::from_secs(3));
-    /// ```
     pub const fn max(self, max: Duration) -> Self {
         Self { max, ..self }
     }
 
     /// Lets the first trigger run at once and open a window: those that come in it give one more run, at its
     /// end.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Debounce, Trigger};
-    /// # use std::time::Duration;
-    /// let debounce = Some(Debounce::new(Duration::from_secs(1)).leading());
-    /// let mut core = Core::<&str>::new(Config { debounce, ..Config::default() });
-    /// assert_eq!(core.add_now(&mut Trigger::new("a", None), 7)?.0, Added::Ready);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub const fn leading(self) -> Self {
         Self { leading: true, ..self }
     }
 
     /// The quiet time.
-    ///
-    /// ```
-    /// # use requeue_core::Debounce;
-    /// # use std::time::Duration;
-    /// assert_eq!(Debounce::new(Duration::from_secs(1)).quiet(), Duration::from_secs(1));
-    /// ```
     #[must_use]
     pub const fn quiet(&self) -> Duration {
         self.quiet
     }
 
     /// Maximum time that a window is open.
-    ///
-    /// ```
-    /// # use requeue_core::Debounce;
-    /// # use std::time::Duration;
-    /// assert_eq!(Debounce::new(Duration::from_secs(2)).longest(), Duration::from_secs(20));
-    /// ```
     #[must_use]
     pub const fn longest(&self) -> Duration {
         self.max
     }
 
     /// Whether the first trigger runs at once.
-    ///
-    /// ```
-    /// # use requeue_core::Debounce;
-    /// # use std::time::Duration;
-    /// assert!(Debounce::new(Duration::from_secs(1)).leading().is_leading());
-    /// ```
     #[must_use]
     pub const fn is_leading(&self) -> bool {
         self.leading
@@ -249,18 +202,6 @@ impl<K: Eq, V> Core<K, V> {
     /// # Panics
     ///
     /// Like `add`.
-    ///
-    /// ```
-    /// # use requeue_core::{Added, Config, Core, Debounce, Instant, Trigger};
-    /// # use std::time::Duration;
-    /// # let mut core = Core::<&str>::new(Config::default());
-    /// let debounce = Debounce::new(Duration::from_secs(1));
-    /// let accepted = core.add_debounced(&mut Trigger::new("a", None), 7, None, debounce)?;
-    /// assert_eq!((accepted.added, core.len()), (Added::Waiting, 0));
-    /// core.advance(Instant::ORIGIN + Duration::from_secs(1));
-    /// assert_eq!(core.len(), 1);
-    /// # Ok::<(), requeue_core::Refused>(())
-    /// ```
     pub fn add_debounced(
         &mut self,
         trigger: &mut Trigger<K, V>,
