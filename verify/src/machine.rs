@@ -9,7 +9,7 @@ use crate::adapter::{
 use crate::fronts::{Ordered, in_backoff};
 use crate::model::{Fair, MaxWait};
 use crate::probe::{Key, Value};
-use requeue::{Clock, Debounce};
+use requeue::Clock;
 use requeue_core::{
     Bound, Core, Delay, Got, GroupRules, Groups, How, Instant, Limit, Only, Order, RetryDelay, RunRef,
     Trigger, WaitingKeys,
@@ -135,7 +135,16 @@ impl Hand<'_> {
         };
         let value = if goes_back { self.value.take() } else { None };
         let reads = matches!(how, How::Retry(_) | How::Again(_));
-        match inner.hold(reads, |core| core.end(run, how, value)) {
+        let mut run = Some(run);
+        let ended = inner.hold(reads, |core| {
+            // as the queue does: fast where that is enough
+            if matches!(how, How::Done | How::Succeed) && value.is_none() && core.finish(&mut run).is_some() {
+                return None;
+            }
+            run.map(|run| core.end(run, how, value))
+        });
+        let Some(ended) = ended else { return Ok(Duration::ZERO) };
+        match ended {
             Ok(ended) => Ok(ended.delay),
             Err((run, refused)) => {
                 self.run = Some(run);
@@ -168,29 +177,21 @@ impl Drop for Hand<'_> {
     }
 }
 
-/// The options of a trigger.
-#[derive(Clone, Copy)]
-struct Asks {
-    when: When,
-    debounce: Option<Debounce>,
-}
-
-impl Asks {
-    fn is_timed(self) -> bool {
-        self.when.has_delay() || self.debounce.is_some()
-    }
-}
-
-fn trigger(said: Said) -> (u32, Asks, Trigger<Key, Value>) {
+fn trigger(said: Said) -> (u32, Trigger<Key, Value>) {
     let Said { key, when, value, priority, debounce } = said;
-    let asks = Asks { when, debounce: debounce.filter(|_| when.parts().0 == When::Now) };
-    (hash(&key), asks, Trigger::new(key, value).priority(priority))
+    let hash = hash(&key);
+    let trigger = Trigger::new(key, value)
+        .priority(priority)
+        .delay(delay(when))
+        .in_backoff(when.parts().1.map(in_backoff))
+        .debounce(debounce.filter(|_| when.parts().0 == When::Now));
+    (hash, trigger)
 }
 
 /// Converts a trigger's delay to the state machine's type.
-fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
+fn delay(when: When) -> Delay {
     match when.parts().0 {
-        When::RateLimited => Delay::Limited(limit, requeue_core::Policy::Earliest),
+        When::RateLimited => Delay::Limited(requeue_core::Policy::Earliest),
         When::After(delay, policy) => Delay::After(
             delay,
             match policy {
@@ -204,20 +205,17 @@ fn delay(when: When, limit: Limit<'_>) -> Delay<'_> {
     }
 }
 
+/// Adds as the queue does: fast where that is enough.
 fn add(
     core: &mut Core<Key, Value>,
     trigger: &mut Trigger<Key, Value>,
     hash: u32,
-    Asks { when, debounce }: Asks,
     limit: Limit<'_>,
 ) -> Result<requeue_core::Accepted, requeue_core::Refused> {
-    let delay = delay(when, limit);
-    if let Some(debounce) = debounce {
-        return core.add_debounced(trigger, hash, when.parts().1.map(in_backoff), debounce);
-    }
-    match when.parts().1 {
-        None => core.add(trigger, hash, delay),
-        Some(said) => core.add_in_backoff(trigger, hash, delay, in_backoff(said)),
+    let added = if trigger.has_options() { None } else { core.add_now(trigger, hash) };
+    match added {
+        Some((added, ticket)) => Ok(requeue_core::Accepted { added, delay: Duration::ZERO, ticket }),
+        None => core.trigger(trigger, hash, limit),
     }
 }
 
@@ -416,10 +414,9 @@ impl Adapter for Machine {
     }
 
     fn trigger(&self, said: Said) -> Fallible<Result<Accepted, Rejected>> {
-        let (hash, when, mut trigger) = trigger(said);
-        let added = self
-            .0
-            .limited(|limit| self.0.hold(when.is_timed(), |core| add(core, &mut trigger, hash, when, limit)));
+        let (hash, mut trigger) = trigger(said);
+        let timed = trigger.is_timed();
+        let added = self.0.limited(|limit| self.0.hold(timed, |core| add(core, &mut trigger, hash, limit)));
         answer(trigger, added)
     }
 
@@ -429,10 +426,10 @@ impl Adapter for Machine {
         let added: Vec<_> = self.0.limited(|limit| {
             self.0.hold(timed, |core| {
                 let added = triggers.iter_mut();
-                added.map(|(hash, when, trigger)| add(core, trigger, *hash, *when, limit)).collect()
+                added.map(|(hash, trigger)| add(core, trigger, *hash, limit)).collect()
             })
         });
-        triggers.into_iter().zip(added).map(|((.., trigger), added)| answer(trigger, added)).collect()
+        triggers.into_iter().zip(added).map(|((_, trigger), added)| answer(trigger, added)).collect()
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
@@ -582,15 +579,15 @@ impl Adapter for Machine {
 
     /// Tries at each poll. It is never woken.
     fn adding(&self, said: Said, _: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
-        let (hash, when, trigger) = trigger(said);
+        let (hash, trigger) = trigger(said);
         let mut trigger = Some(trigger);
         let mut place = Place { inner: Arc::clone(&self.0), ticket: None };
         Box::pin(poll_fn(move |_| {
             let Some(mut tried) = trigger.take() else { return Poll::Pending };
             let behind = place.behind();
             let added = self.0.limited(|limit| {
-                self.0.hold(when.is_timed(), |core| {
-                    core.behind(behind, |core| add(core, &mut tried, hash, when, limit))
+                self.0.hold(tried.is_timed(), |core| {
+                    core.behind(behind, |core| add(core, &mut tried, hash, limit))
                 })
             });
             if added == Err(requeue_core::Refused::Full) {

@@ -246,7 +246,7 @@ impl<K> Arena<K> {
         (self.chunks.len() * CHUNK) as u32
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot(&self, slot: u32) -> Option<&Slot<K>> {
         let slots = self.chunks.get(slot as usize / CHUNK)?.slots?;
         // SAFETY: (1) the chunk is an allocation of CHUNK slots whose cells were
@@ -256,7 +256,7 @@ impl<K> Arena<K> {
         Some(unsafe { slots.add(slot as usize % CHUNK).as_ref() })
     }
 
-    #[inline(always)]
+    #[inline]
     fn occupied(&self, slot: u32) -> &Slot<K> {
         match self.slot(slot) {
             Some(s) if s.word.get() & OCCUPIED != 0 => s,
@@ -321,10 +321,9 @@ impl<K> Arena<K> {
         vacant
     }
 
-    #[cold]
     fn next_slot_elsewhere(&mut self, chunk: &mut u32) -> Vacant<K> {
         let half_full = self.len >= self.chunks.len() * (CHUNK / 2);
-        let chunk_no = if half_full { self.add_chunk() } else { self.vacant_chunk() };
+        let chunk_no = if half_full { self.new_chunk() } else { self.vacant_chunk() };
         *chunk = chunk_no as u32;
         self.take_from(chunk_no)
     }
@@ -370,7 +369,7 @@ impl<K> Arena<K> {
             None => self.chunks.len(),
         };
         if chunk_no >= self.chunks.len() {
-            return self.add_chunk();
+            return self.new_chunk();
         }
         if self.chunks[chunk_no].slots.is_none() {
             self.chunks[chunk_no].slots = Some(Self::new_slots());
@@ -379,7 +378,7 @@ impl<K> Arena<K> {
         chunk_no
     }
 
-    fn add_chunk(&mut self) -> usize {
+    fn new_chunk(&mut self) -> usize {
         let chunk_no = self.chunks.len();
         assert!(chunk_no < u32::MAX as usize / CHUNK, "a queue holds at most 2^32 keys");
         self.chunks.push(Chunk { slots: Some(Self::new_slots()), used: 0 });
@@ -495,7 +494,7 @@ impl<K> Arena<K> {
     }
 
     /// The slot of a loan. A loan of another arena is refused: its key stays lent there.
-    #[inline(always)]
+    #[inline]
     fn lent(&self, loan: &KeyRef<K>) -> &Slot<K> {
         match self.slot(loan.slot()) {
             // (4) it is lent, so it has its key
@@ -618,13 +617,11 @@ impl<K> Arena<K> {
 
 /// Panics for a slot without a key. Separate function, so that the checks cost no code.
 #[cold]
-#[inline(never)]
 fn no_key(slot: u32) -> ! {
     panic!("slot {slot} holds no key")
 }
 
 #[cold]
-#[inline(never)]
 fn not_ours() -> ! {
     panic!("a key was given back to a queue that did not lend it")
 }

@@ -293,7 +293,6 @@ impl Buckets {
     }
 }
 
-#[cold]
 fn new_page() -> Box<Page> {
     Box::new(Page { chunks: [Chunk::default(); PAGE], links: [Links { earlier: NONE, later: NONE }; PAGE] })
 }

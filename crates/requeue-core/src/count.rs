@@ -18,7 +18,6 @@ pub(crate) fn one_more(count: u32) -> u32 {
 /// Ends the process. There is no `abort` without std, but a panic that is about to leave
 /// a function with C's calling convention is one.
 #[cold]
-#[inline(never)]
 extern "C" fn full() -> ! {
     panic!("{MOST} guards of one key were leaked: one more could not be counted")
 }
@@ -29,7 +28,7 @@ mod tests {
 
     use super::MOST;
     use crate::arena::Arena;
-    use crate::{Config, Core, Delay, Got, Trigger};
+    use crate::{Config, Core, Got, Limit, Trigger};
     use std::process::Command;
     use std::string::String;
 
@@ -75,7 +74,7 @@ mod tests {
         }
         let mut core = Core::<u32>::new(Config::default());
         for _ in 0..=MOST {
-            core.add(&mut Trigger::new(7, None), 7, Delay::Now).expect("open");
+            core.trigger(&mut Trigger::new(7, None), 7, Limit::NONE).expect("open");
             let Got::Item(item) = core.get() else { panic!("7 is ready") };
             leak(item.run);
             assert!(core.done(&7, 7).is_ok());

@@ -165,7 +165,6 @@ impl Heap {
         taken
     }
 
-    #[cold]
     fn free_last_page(&mut self) {
         self.pages.pop();
         shrink::shrink(&mut self.pages);

@@ -8,7 +8,7 @@
 //! unmapped memory does nothing.
 
 /// Prefetches the cache line at an address, which may be any.
-#[inline(always)]
+#[inline]
 pub(crate) fn prefetch(address: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: SSE, which has the instruction, is part of x86_64; it neither

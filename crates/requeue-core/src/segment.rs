@@ -34,18 +34,18 @@ const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; PLACES] };
 struct Places(u32);
 
 impl Places {
-    #[inline(always)]
+    #[inline]
     fn new(bits: u32) -> Self {
         Self(bits | 1 << PLACES)
     }
 
-    #[inline(always)]
+    #[inline]
     fn first(self) -> Option<usize> {
         let at = self.0.trailing_zeros() as usize;
         (at < PLACES).then_some(at)
     }
 
-    #[inline(always)]
+    #[inline]
     fn without_first(self) -> Self {
         Self(self.0 & self.0.wrapping_sub(1))
     }
@@ -53,7 +53,7 @@ impl Places {
 
 impl Iterator for Places {
     type Item = usize;
-    #[inline(always)]
+    #[inline]
     fn next(&mut self) -> Option<usize> {
         let first = self.first();
         *self = self.without_first();
@@ -63,13 +63,13 @@ impl Iterator for Places {
 
 impl Bucket {
     /// The places with this tag; with 0, the empty ones.
-    #[inline(always)]
+    #[inline]
     fn with_tag(&self, tag: u8) -> Places {
         Places::new(equal(&self.head, tag))
     }
 
     /// Puts an entry into an empty place, if there is one.
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, tag: u8, slot: u32) -> bool {
         let Some(at) = self.with_tag(0).next() else { return false };
         self.head[at] = tag;
@@ -78,7 +78,7 @@ impl Bucket {
     }
 
     /// Removes the entry with this tag and slot, if it is here.
-    #[inline(always)]
+    #[inline]
     fn take(&mut self, tag: u8, slot: u32) -> bool {
         let mut places = self.with_tag(tag);
         while let Some(at) = places.first() {
@@ -91,7 +91,7 @@ impl Bucket {
         false
     }
 
-    #[inline(always)]
+    #[inline]
     fn overflowed(&self) -> u32 {
         let [.., a, b, c, d] = self.head;
         u32::from_le_bytes([a, b, c, d])
@@ -121,17 +121,17 @@ pub(crate) struct HashPos(u64);
 impl HashPos {
     /// Spreads the 32 bits that are kept of a hash over 64, because the table's directory
     /// has used the highest of them. (The factor is 2^64 divided by the golden ratio.)
-    #[inline(always)]
+    #[inline]
     pub(crate) fn of(hash: u32) -> Self {
         Self(u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    #[inline(always)]
+    #[inline]
     fn tag(self) -> u8 {
         (self.0 >> 56) as u8 | 1
     }
 
-    #[inline(always)]
+    #[inline]
     fn bucket(self, buckets: usize) -> usize {
         (self.0 >> 24) as usize & (buckets - 1)
     }
@@ -165,7 +165,7 @@ impl Segment {
     }
 
     /// Whether more entries would make lookups slow: 25 of 32 places are taken.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.len >= self.full_at
     }
@@ -181,12 +181,12 @@ impl Segment {
         prefetch(core::ptr::from_ref(&self.buckets[HashPos::of(hash).bucket(self.buckets.len())]) as usize);
     }
 
-    #[inline(always)]
+    #[inline]
     fn home(&self, home: HashPos) -> &Bucket {
         &self.buckets[home.bucket(self.buckets.len())]
     }
 
-    #[inline(always)]
+    #[inline]
     fn home_mut(&mut self, home: HashPos) -> &mut Bucket {
         let at = home.bucket(self.buckets.len());
         &mut self.buckets[at]
@@ -248,13 +248,12 @@ impl Segment {
     pub(crate) fn enter(&mut self, home: HashPos, slot: u32) {
         self.len += 1;
         if !self.home_mut(home).put(home.tag(), slot) {
-            self.enter_further(home, slot);
+            self.place_further(home, slot);
         }
     }
 
     /// Enters a slot behind the home bucket, which is full.
-    #[inline(never)]
-    fn enter_further(&mut self, home: HashPos, slot: u32) {
+    fn place_further(&mut self, home: HashPos, slot: u32) {
         let mut at = home.bucket(self.buckets.len());
         loop {
             let bucket = &mut self.buckets[at];

@@ -79,24 +79,24 @@ impl Table {
         32 - self.shift
     }
 
-    #[inline(always)]
+    #[inline]
     fn part_no(&self, hash: u32) -> usize {
         self.directory[(u64::from(hash) >> self.shift) as usize] as usize
     }
 
-    #[inline(always)]
+    #[inline]
     fn segment(&self, hash: u32) -> &Segment {
         &self.parts[self.part_no(hash)].segment
     }
 
     /// Prefetches the memory that looking up this hash will touch.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         self.segment(hash).prefetch(hash);
     }
 
     /// The slot with this hash that `is_it` accepts.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.probed();
         self.segment(hash).find(HashPos::of(hash), is_it)

@@ -1,5 +1,8 @@
 //! Runs that end, alone and in batches: what they leave, and what is told of them.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{
     Config, Core, Delay, Ended, Got, Handout, How, Instant, Limit, Order, Policy, ReadyOrder, RunEnd, Ticket,
     Trigger,
@@ -45,7 +48,7 @@ fn a_run_that_leaves_nothing_of_its_key_is_counted() {
     let base = core.begin_drain(requeue_core::WaitingKeys::Drop, Instant::NEVER);
     let run = get(&mut core).run;
     assert_eq!(core.stats().held, 1);
-    assert_eq!(core.finish(run, false).key, Some(1));
+    assert_eq!(core.finished(run, false).key, Some(1));
     assert_eq!((core.stats().held, core.drain_counts(&base).done), (0, 1));
 }
 
@@ -57,9 +60,9 @@ fn a_key_whose_run_was_ended_under_its_guard_goes_when_the_last_guard_does() {
     assert!(core.done(&1, 1).is_ok());
     add(&mut core, 1);
     let second = get(&mut core).run;
-    assert_eq!(core.finish(second, false).key, None, "the first guard still lends the key");
+    assert_eq!(core.finished(second, false).key, None, "the first guard still lends the key");
     assert_eq!(core.stats().held, 0);
-    assert_eq!(core.finish(first, false).key, Some(1));
+    assert_eq!(core.finished(first, false).key, Some(1));
     assert_eq!(core.stats().known, 0);
 }
 
@@ -74,7 +77,7 @@ fn a_batch_says_how_many_keys_it_took_whatever_the_order() {
         assert_eq!(core.get_up_to(3, |_, _| (), |item| runs.push(item.run)), 2);
         assert_eq!((runs.len(), core.stats().held, core.len()), (5, 5, 0));
         for run in runs {
-            let _ = core.finish(run, true);
+            let _ = core.finished(run, true);
         }
     }
 }
@@ -121,8 +124,8 @@ fn a_limiter_that_counts_by_itself_is_not_told_what_others_counted() {
     };
     for counts in [true, true, false, true] {
         let limit = Limit { delay: &delay, counts, expire_after: None };
-        let delay = Delay::Limited(limit, Policy::Earliest);
-        core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
+        let delay = Delay::Limited(Policy::Earliest);
+        core.add_limited(&mut Trigger::new(1, None), 1, delay, limit).expect("open");
     }
     assert_eq!(asked.take(), [0, 1, 0, 2]);
     assert_eq!(core.num_requeues(&1, 1), 3);
@@ -137,6 +140,6 @@ fn nothing_is_left_of_a_run_whose_guard_was_taken_and_that_was_ended_by_key() {
     assert!(core.done(&1, 1).is_ok());
     add(&mut core, 2);
     let run = get(&mut core).run;
-    assert_eq!(core.finish(run, false).key, Some(2));
+    assert_eq!(core.finished(run, false).key, Some(2));
     assert_eq!(core.stats().known, 0);
 }

@@ -1,6 +1,9 @@
 //! Tests of what the queue around the state machine asks of it beside its calls: what waits to be told, what a
 //! limiter outside of it is asked, and what a store is told of a key.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{
     Bound, Config, Core, Delay, Got, How, InBackoff, Instant, KeyState, Limit, Only, Order, Policy, Refused,
     RetryDelay, RunEnd, RunRef, Trigger, WaitingKeys,
@@ -27,8 +30,8 @@ fn add_after(core: &mut Core<u32, u32>, key: u32, delay: Duration) {
 }
 
 fn reset(core: &mut Core<u32, u32>, key: u32) {
-    let reset = InBackoff::Reset;
-    core.add_in_backoff(&mut Trigger::new(key, None), key, Delay::Now, reset).expect("it is open");
+    let trigger = Trigger::new(key, None).in_backoff(Some(InBackoff::Reset));
+    core.trigger(&mut { trigger }, key, Limit::NONE).expect("it is open");
 }
 
 fn get(core: &mut Core<u32, u32>) -> RunRef<u32> {
@@ -48,7 +51,7 @@ fn a_run_that_a_reset_came_to_starts_afresh() {
     assert!(!core.starts_afresh(&run));
     reset(&mut core, 1);
     assert!(core.starts_afresh(&run));
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     core.close();
     assert!(!core.has_to_reset(&1, 1), "it is ready, but the trigger would be refused");
 }
@@ -71,7 +74,7 @@ fn a_key_that_can_be_dropped_makes_room() {
     assert_eq!((core.room(), core.room_to_make()), (Some(0), Some(1)));
     let run = get(&mut core);
     assert_eq!((core.room(), core.room_to_make()), (Some(0), Some(0)), "a held key is not dropped");
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     assert_eq!(new().room_to_make(), None);
 }
 
@@ -125,8 +128,7 @@ fn whether_time_matters_is_told_as_it_changes() {
 fn a_timer_is_absorbed_by_a_run_that_comes_anyway() {
     let mut core = new();
     add_after(&mut core, 1, SECOND * 5);
-    let accepted = core.add(&mut Trigger::new(1, None), 1, Delay::Now).unwrap();
-    core.absorb_timer(accepted.ticket);
+    core.trigger(&mut Trigger::new(1, None).absorbing(), 1, Limit::NONE).unwrap();
     assert_eq!((core.len(), core.next_wake()), (1, None));
 }
 
@@ -169,7 +171,7 @@ fn what_a_shutdown_drops_is_told_to_a_store_that_outlives_it() {
         while core.advance(Instant::ORIGIN) {}
         let run = get(&mut core);
         let slot = run.slot();
-        let ended = core.finish(run, true);
+        let ended = core.finished(run, true);
         assert_eq!(ended.key.is_none(), outlived, "it is known as long as the store is to be told");
         if outlived {
             let state = core.known_of(slot).1.expect("it is known");
@@ -188,7 +190,7 @@ fn a_refused_run_is_remembered_until_it_ends() {
     let Err((run, refused)) = core.end(run, How::Again(Duration::ZERO), Some(7)) else { panic!("shut down") };
     assert_eq!((refused.value, refused.reason), (Some(7), Refused::ShutDown));
     assert!(core.was_refused(&run) && core.has_refusals());
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     assert!(!core.has_refusals());
 }
 

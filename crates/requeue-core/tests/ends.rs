@@ -1,5 +1,8 @@
 //! Tests of the end of a run: the key's state, its payload, its attempts, and what each kind of end counts.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{
     Config, Core, Delay, Got, Handout, How, Instant, Limit, Merge, Policy, RetryDelay, Trigger, WaitingKeys,
 };
@@ -67,7 +70,7 @@ fn a_key_that_is_put_back_is_ready_and_nothing_else() {
     let item = get(&mut core);
     assert_eq!((item.attempt, item.value), (1, None));
     assert_eq!(state(&core, 1), Some([false, true, false]));
-    assert_eq!(core.finish(item.run, false).key, Some(1), "there is nothing else to be known of it");
+    assert_eq!(core.finished(item.run, false).key, Some(1), "there is nothing else to be known of it");
     assert_eq!(counts(&core), [0; 4]);
 }
 
@@ -85,7 +88,7 @@ fn a_key_that_is_put_back_keeps_its_attempt_unless_it_was_triggered_during_the_r
     let item = get(&mut core);
     assert_eq!((item.attempt, item.value), (1, Some(vec![1, 2])));
     assert!(matches!(core.get(), Got::Empty), "one run, not two");
-    let _ = core.finish(item.run, true);
+    let _ = core.finished(item.run, true);
 }
 
 #[test]
@@ -100,7 +103,7 @@ fn a_run_that_is_put_back_when_all_is_over_is_in_line_and_the_queue_is_not_over(
     assert!(!core.is_over() && !core.drain_is_over(&base));
     let item = get(&mut core);
     assert_eq!((item.value, item.attempt), (Some(vec![1]), 1));
-    let _ = core.finish(item.run, true);
+    let _ = core.finished(item.run, true);
     let counted = core.drain_counts(&base);
     assert_eq!((counted.complete, counted.done, counted.refused_retries), (true, 1, 0));
 }
@@ -142,28 +145,28 @@ fn failures_keep_a_key_whose_run_is_done_until_they_are_forgotten() {
     let retry = How::Retry(RetryDelay::Instead(COUNTED, Duration::ZERO));
     let _ = core.end(item.run, retry, None).expect("open");
     let item = get(&mut core);
-    let ended = core.finish(item.run, false);
+    let ended = core.finished(item.run, false);
     assert_eq!((ended.key, core.num_requeues(&1, 1)), (None, 1), "done keeps failures");
     add(&mut core, 1, &[]);
     let item = get(&mut core);
     assert_eq!(item.attempt, 1);
-    assert_eq!(core.finish(item.run, false).key, None, "its failures are known");
+    assert_eq!(core.finished(item.run, false).key, None, "its failures are known");
     assert_eq!(core.num_requeues(&1, 1), 1);
     assert_eq!(core.forget(&1, 1), Some(1));
     add(&mut core, 1, &[]);
     let item = get(&mut core);
-    assert_eq!(core.finish(item.run, false).key, Some(1));
+    assert_eq!(core.finished(item.run, false).key, Some(1));
 }
 
 #[test]
 fn retries_that_no_limiter_counts_are_not_the_next_key_s() {
     let mut core = queue();
     let item = second_attempt(&mut core);
-    assert_eq!(core.finish(item.run, true).key, Some(1));
+    assert_eq!(core.finished(item.run, true).key, Some(1));
     add(&mut core, 2, &[]);
     let item = get(&mut core);
     assert_eq!(item.attempt, 1);
-    assert_eq!(core.finish(item.run, false).key, Some(2));
+    assert_eq!(core.finished(item.run, false).key, Some(2));
 }
 
 #[test]

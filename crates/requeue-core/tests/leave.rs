@@ -1,5 +1,8 @@
 //! Keys that leave the line without a run.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{
     Added, Config, Core, Delay, Got, How, InBackoff, Instant, Limit, Order, ReadyOrder, RetryDelay, Ticket,
     Trigger,
@@ -30,7 +33,7 @@ fn work_off(q: &mut Q) -> Vec<u32> {
     let mut keys = Vec::new();
     while let Got::Item(item) = q.get() {
         keys.push(*item.run.key());
-        let _ = q.finish(item.run, true);
+        let _ = q.finished(item.run, true);
     }
     keys
 }
@@ -78,7 +81,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     assert!(q.publish(ticket));
     assert!(q.cancel(&1, 7, false, |key, hash| withdrawn.push((*key, hash))).0.is_some());
     assert_eq!(withdrawn, [(1, 7), (1, 7)]);
-    let _ = q.finish(item.run, true);
+    let _ = q.finished(item.run, true);
     assert_eq!((q.len(), q.stats().known), (0, 0));
 }
 
@@ -111,7 +114,7 @@ fn a_batch_takes_what_is_left_in_line() {
         assert_eq!((keys, q.len()), (expected.to_vec(), 1));
         assert_eq!(q.get_up_to(3, |_, _| (), |item| items.push(item)), 1);
         for item in items {
-            let _ = q.finish(item.run, true);
+            let _ = q.finished(item.run, true);
         }
         assert_eq!(q.stats().known, 0);
     }
@@ -193,7 +196,7 @@ fn the_machine_agrees_with_a_list_whoever_comes_goes_and_leaves() {
                 5 if !held.is_empty() => {
                     let run = held.swap_remove(key as usize % held.len());
                     let ended = *run.key();
-                    let _ = q.finish(run, true);
+                    let _ = q.finished(run, true);
                     if dirty.contains(&ended) {
                         dirty.retain(|other| *other != ended);
                         line.push(ended);
@@ -223,9 +226,10 @@ fn b5_only_a_key_that_runs_again_whatever_becomes_of_its_run_is_published() {
         let Got::Item(item) = core.get() else { panic!("a is ready") };
         let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap();
         assert_eq!(core.publish(accepted.ticket), may_be, "{in_backoff:?}");
-        let said = core.add_in_backoff(&mut Trigger::new("a", None), 7, Delay::Now, InBackoff::Run).unwrap();
+        let runs = Trigger::new("a", None).in_backoff(Some(InBackoff::Run));
+        let said = core.trigger(&mut { runs }, 7, Limit::NONE).unwrap();
         assert!(core.publish(said.ticket), "a stronger trigger came");
-        let _ = core.finish(item.run, true);
+        let _ = core.finished(item.run, true);
     }
 }
 

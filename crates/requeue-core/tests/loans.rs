@@ -4,6 +4,9 @@
 //! `cargo +nightly miri test -p requeue-core --test loans`; it also runs, and
 //! shows less, without Miri.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, How, RunRef, Trigger};
 use std::sync::Mutex;
 use std::thread;

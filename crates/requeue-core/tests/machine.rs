@@ -1,6 +1,9 @@
 //! The state machine by itself: every answer and every count, rule by rule. The
 //! promises to users are tested in `verify/`, through the queue.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{
     Accepted, Added, Config, Core, Delay, DrainBase, Ended, Got, Handout, How, Instant, Limit, Order, Policy,
     ReadyOrder, Refused, RetryDelay, RunRef, Ticket, Trigger, WaitingKeys,
@@ -11,12 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SEC: Duration = Duration::from_secs(1);
-const NOW: Delay<'static> = Delay::Now;
+const NOW: Delay = Delay::Now;
 
 fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
-fn after(n: u64) -> Delay<'static> {
+fn after(n: u64) -> Delay {
     Delay::After(secs(n), Policy::Earliest)
 }
 fn at(n: u64) -> Instant {
@@ -45,10 +48,10 @@ impl Q {
     fn pass(&mut self, by: Duration) {
         self.now = self.now + by;
     }
-    fn add(&mut self, key: u32, delay: Delay<'_>) -> Result<Added, Refused> {
+    fn add(&mut self, key: u32, delay: Delay) -> Result<Added, Refused> {
         self.add_value(key, None, delay)
     }
-    fn add_value(&mut self, key: u32, value: Option<Vec<u32>>, delay: Delay<'_>) -> Result<Added, Refused> {
+    fn add_value(&mut self, key: u32, value: Option<Vec<u32>>, delay: Delay) -> Result<Added, Refused> {
         let given = value.clone();
         let mut trigger = Trigger::new(key, value);
         let accepted = self.on().add(&mut trigger, key, delay);
@@ -57,8 +60,9 @@ impl Q {
         }
         accepted.map(|a| a.added)
     }
-    fn accept(&mut self, key: u32, delay: Delay<'_>) -> Accepted {
-        self.on().add(&mut Trigger::new(key, None), key, delay).expect("open")
+    fn accept_limited(&mut self, key: u32, limit: Limit<'_>) -> Accepted {
+        let delay = Delay::Limited(Policy::Earliest);
+        self.on().add_limited(&mut Trigger::new(key, None), key, delay, limit).expect("open")
     }
     fn get(&mut self) -> Handout<u32, Vec<u32>> {
         match self.on().get() {
@@ -353,10 +357,9 @@ fn b1_without_merge_the_newer_replaces_the_older() {
 #[test]
 fn r_counts_failures_forgets_and_expires() {
     let mut q = Q::new();
-    let limited = |l| Delay::Limited(l, Policy::Earliest);
     let l = limit(&doubling);
     for expected in [1, 2, 4] {
-        let accepted = q.accept(1, limited(l));
+        let accepted = q.accept_limited(1, l);
         assert_eq!(accepted.delay, secs(expected));
     }
     assert_eq!(q.core.num_requeues(&1, 1), 3);
@@ -364,7 +367,7 @@ fn r_counts_failures_forgets_and_expires() {
     assert_eq!(q.core.forget(&1, 1), None, "its timer stays");
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[3]), (0, 1));
     q.core.expire_failures_after(Some(secs(10)));
-    q.accept(1, limited(l));
+    q.accept_limited(1, l);
     q.pass(secs(10));
     assert_eq!(q.work_off(), [1]);
     assert_eq!((q.core.num_requeues(&1, 1), q.counts()[4]), (1, 1), "on record until 11 s");
@@ -377,7 +380,7 @@ fn r_counts_failures_forgets_and_expires() {
     assert_eq!(q.core.forget(&1, 1), Some(1), "nothing else kept it");
     // a limiter that says when its counts expire goes first
     let own = Limit { expire_after: Some(SEC), ..l };
-    q.accept(2, limited(own));
+    q.accept_limited(2, own);
     let item = {
         q.pass(SEC);
         q.get()
@@ -395,13 +398,13 @@ fn r_the_clock_hand_frees_records_that_nobody_asks_for() {
     q.core.expire_failures_after(Some(SEC));
     let zero = |_: u32, _: Instant| Duration::ZERO;
     for key in 0..2_000 {
-        q.accept(key, Delay::Limited(limit(&zero), Policy::Earliest));
+        q.accept_limited(key, limit(&zero));
     }
     q.work_off();
     assert_eq!(q.counts()[4], 2_000);
     q.pass(secs(2));
     for key in 10_000..12_000 {
-        q.accept(key, Delay::Limited(limit(&zero), Policy::Earliest));
+        q.accept_limited(key, limit(&zero));
     }
     assert_eq!(q.counts()[4], 2_000, "the old ones are gone");
     assert_eq!(q.core.take_trash().len(), 2_000);
@@ -417,7 +420,7 @@ fn r_a_record_that_expires_at_once_is_no_trouble() {
     q.core.expire_failures_after(Some(Duration::ZERO));
     let zero = |_: u32, _: Instant| Duration::ZERO;
     for key in 0..100 {
-        q.accept(key % 3, Delay::Limited(limit(&zero), Policy::Earliest));
+        q.accept_limited(key % 3, limit(&zero));
         let item = q.get();
         let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&zero))));
         assert_eq!(q.work_off().len(), 1);
@@ -431,7 +434,10 @@ fn r_a_limiter_that_counts_nothing_leaves_no_record() {
     let second = |failures: u32, _: Instant| SEC * (failures + 1);
     let l = Limit { delay: &second, counts: false, expire_after: None };
     for _ in 0..2 {
-        let accepted = q.accept(1, Delay::Limited(l, Policy::Replace));
+        let accepted = q
+            .on()
+            .add_limited(&mut Trigger::new(1, None), 1, Delay::Limited(Policy::Replace), l)
+            .expect("open");
         assert_eq!((accepted.added, accepted.delay), (Added::Waiting, SEC));
         q.pass(Duration::from_nanos(1));
     }

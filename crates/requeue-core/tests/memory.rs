@@ -1,6 +1,9 @@
 //! Q13: the memory of a burst of keys is freed, chunk by chunk, with all side data. A binary of its own,
 //! because it counts the bytes that each thread allocates.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Limit, Order, Policy, RetryDelay, Trigger};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -173,13 +176,13 @@ fn a_queue_that_is_dropped_frees_everything_but_chunks_of_which_a_key_is_lent() 
         if key == 7 || key == 299 {
             runs.push(run);
         } else if key % 16 == 0 {
-            let _ = core.finish(run, true);
+            let _ = core.finished(run, true);
         } else {
             let _ = core.detach(run);
         }
     }
     let mut lent = runs.pop().expect("two were kept");
-    let ended = core.finish(lent, true);
+    let ended = core.finished(lent, true);
     assert_eq!(ended.key.as_deref(), Some("299"));
     drop(ended);
     drop(core);
@@ -198,7 +201,7 @@ fn a_key_that_comes_to_an_empty_queue_and_goes_allocates_nothing() {
         let added = ALLOCATED.get();
         let Got::Item(item) = core.get() else { panic!("it is ready") };
         let handed_out = ALLOCATED.get();
-        assert_eq!(core.finish(item.run, true).key, Some(key));
+        assert_eq!(core.finished(item.run, true).key, Some(key));
         [added, handed_out, ALLOCATED.get()]
     };
     // the first one makes room

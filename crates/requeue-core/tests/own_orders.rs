@@ -1,6 +1,9 @@
 //! Orders of the user's own that forget keys, repeat them or panic: whatever they answer, each
 //! ready key is handed out, and to one holder. One key at a time, and in batches.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, Order, ReadyOrder, RunRef, Ticket, Trigger};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -57,7 +60,7 @@ fn keys(runs: &[RunRef<u32>]) -> Vec<u32> {
 
 fn finish(core: &mut Core<u32>, runs: Vec<RunRef<u32>>) {
     for run in runs {
-        let _ = core.finish(run, true);
+        let _ = core.finished(run, true);
     }
 }
 

@@ -1,6 +1,9 @@
 //! Tests of the phases: answers while the queue is open, closed, drained and shut down, and whether it has
 //! anything to do.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Policy, RunRef, Trigger, WaitingKeys};
 use std::time::Duration;
 
@@ -41,18 +44,18 @@ fn a_drain_that_waits_ends_only_when_no_key_is_ready_held_waiting_or_asked_for()
     assert!(goes_on(&mut core), "2 is ready");
     let run = get(&mut core);
     assert!(goes_on(&mut core), "2 is held");
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     assert!(goes_on(&mut core), "1 waits, and a limiter is being asked");
     while core.advance(at(1)) {}
     let run = get(&mut core);
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     assert!(goes_on(&mut core), "a limiter is being asked");
     let delay = Delay::Asked(SECOND, Policy::Earliest, asking);
     core.add(&mut Trigger::new(3, None), 3, delay).expect("it was admitted before");
     assert!(goes_on(&mut core), "3 waits");
     while core.advance(at(2)) {}
     let run = get(&mut core);
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     assert!(!goes_on(&mut core) && core.is_shut_down() && core.drain_is_over(&base));
 }
 
@@ -74,7 +77,7 @@ fn a_drain_counts_what_came_since_it_began() {
     let mut core = new();
     add(&mut core, 1, Duration::ZERO);
     let run = get(&mut core);
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     for key in 0..4 {
         add(&mut core, key, Duration::ZERO);
     }
@@ -86,7 +89,7 @@ fn a_drain_counts_what_came_since_it_began() {
     let refuse = |core: &mut Core<u32, u32>, run| match core.end(run, How::Again(SECOND), None) {
         Ok(_) => panic!("it is shut down"),
         Err((run, _)) => {
-            let _ = core.finish(run, true);
+            let _ = core.finished(run, true);
         }
     };
     refuse(&mut core, one);
@@ -100,7 +103,7 @@ fn a_drain_counts_what_came_since_it_began() {
     }
     refuse(&mut core, two);
     refuse(&mut core, three);
-    let _ = core.finish(four, true);
+    let _ = core.finished(four, true);
     let counts = core.drain_counts(&base);
     assert_eq!((counts.done, counts.refused, counts.refused_retries), (3, 4, 2));
     assert_eq!((counts.held, counts.complete), (0, true));

@@ -1,6 +1,9 @@
 //! Keys that are published to those who add without the lock: which may be, and who is told that
 //! one was handed out.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, Order, Policy, ReadyOrder, RunRef, Ticket, Trigger};
 use std::time::Duration;
 
@@ -14,7 +17,7 @@ impl Q {
         Self { core: Core::new(Config::default()) }
     }
 
-    fn add(&mut self, key: u32, delay: Delay<'_>) -> Ticket {
+    fn add(&mut self, key: u32, delay: Delay) -> Ticket {
         self.core.add(&mut Trigger::new(key, None), key, delay).expect("open").ticket
     }
 
@@ -48,11 +51,11 @@ fn a_key_may_be_published_while_it_is_ready_or_dirty_and_the_queue_is_open() {
     assert!(!q.core.publish(ticket), "it is held, and nobody asked for a run");
     q.add(1, Delay::Now);
     assert!(q.core.publish(ticket), "it is dirty");
-    let _ = q.core.finish(run, true);
+    let _ = q.core.finished(run, true);
     q.core.close();
     assert!(!q.core.publish(ticket), "outsiders are refused");
     let run = q.get();
-    assert_eq!(q.core.finish(run, true).key, Some(1));
+    assert_eq!(q.core.finished(run, true).key, Some(1));
     assert!(!q.core.publish(ticket), "it has gone");
 
     let mut q = Q::new();
@@ -86,12 +89,12 @@ fn a_key_that_was_published_is_withdrawn_once_when_it_is_handed_out() {
     }
     assert_eq!(withdrawn, [(1, 1)]);
     for run in runs {
-        let _ = q.core.finish(run, true);
+        let _ = q.core.finished(run, true);
     }
     q.add(1, Delay::Now);
     let Got::Item(item) = q.core.get_and(|key, hash| withdrawn.push((*key, hash))) else {
         panic!("it is ready")
     };
     assert_eq!(withdrawn.len(), 1, "it was not published again");
-    let _ = q.core.finish(item.run, true);
+    let _ = q.core.finished(item.run, true);
 }

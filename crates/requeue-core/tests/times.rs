@@ -1,6 +1,9 @@
 //! The timestamps that metrics need: how long keys wait and runs take, which is the oldest, and
 //! how late timers fire.
 
+mod common;
+
+use common::Calls;
 use requeue_core::{Config, Core, Delay, Got, How, Instant, Order, Policy, RunRef, Trigger, WaitingKeys};
 use std::time::Duration;
 
@@ -54,7 +57,7 @@ fn the_oldest_ready_key_is_known_whichever_goes_first() {
     let last = get(&mut core, 6);
     assert_eq!(oldest(&core), Duration::ZERO);
     for run in [newest, last].into_iter().chain(runs) {
-        let _ = core.finish(run, true);
+        let _ = core.finished(run, true);
     }
     add(&mut core, 7, 6, 0);
     advance(&mut core, 9);
@@ -73,7 +76,7 @@ fn the_longest_run_is_known_whichever_ends_first() {
         advance(&mut core, 10);
         for (nth, end) in ends.into_iter().enumerate() {
             let run = runs[end].take().expect("each ends once");
-            assert_eq!(core.finish(run, true).worked, Some(secs(10 - end as u64)));
+            assert_eq!(core.finished(run, true).worked, Some(secs(10 - end as u64)));
             let left = || ends[nth + 1..].iter().map(|key| secs(10 - *key as u64));
             let gauges = core.gauges();
             assert_eq!(gauges.longest_running, left().max().unwrap_or_default(), "{ends:?}");
@@ -89,12 +92,12 @@ fn a_key_that_was_dirty_is_ready_from_the_end_of_its_run_on() {
     let run = get(&mut core, 1);
     add(&mut core, 2, 1, 0);
     advance(&mut core, 5);
-    let _ = core.finish(run, true);
+    let _ = core.finished(run, true);
     advance(&mut core, 8);
     assert_eq!(oldest(&core), secs(3));
     let Got::Item(item) = core.get() else { panic!("it is ready") };
     assert_eq!(item.waited, Some(secs(6)), "since it was triggered");
-    let _ = core.finish(item.run, true);
+    let _ = core.finished(item.run, true);
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn a_key_that_is_put_back_is_ready_from_then_on_and_has_waited_since_its_trigger
     assert_eq!((gauges.oldest_ready, gauges.longest_running), (secs(4), Duration::ZERO));
     let Got::Item(item) = core.get() else { panic!("it is ready") };
     assert_eq!(item.waited, Some(secs(7)));
-    assert_eq!(core.finish(item.run, true).worked, Some(Duration::ZERO));
+    assert_eq!(core.finished(item.run, true).worked, Some(Duration::ZERO));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! [`Add`]: the options of a trigger.
 
 use crate::Instant;
-use requeue_core::{Debounce, InBackoff, Policy};
+use requeue_core::{Debounce, Delay, InBackoff, Policy, Trigger};
 use std::time::Duration;
 
 /// The options of a trigger: when it is due, its value and priority, and what it does to a timer or a
@@ -252,6 +252,21 @@ impl<V> Add<V> {
     #[must_use]
     pub fn into_value(self) -> Option<V> {
         self.value
+    }
+}
+
+impl<V> Add<V> {
+    /// Its trigger of this key.
+    #[inline]
+    pub(crate) fn of<K>(self, key: K) -> Trigger<K, V> {
+        let Self { when, policy, value, in_backoff, priority, debounce } = self;
+        let delay = match when {
+            When::Now => Delay::Now,
+            When::After(delay) => Delay::After(delay, policy),
+            When::At(due) => Delay::At(due, policy),
+            When::RateLimited => Delay::Limited(policy),
+        };
+        Trigger::new(key, value).priority(priority).delay(delay).in_backoff(in_backoff).debounce(debounce)
     }
 }
 

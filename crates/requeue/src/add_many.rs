@@ -5,14 +5,14 @@
 //! back to the caller as the answer. A batch therefore costs one allocation, and none under the lock except
 //! for the keys themselves.
 
-use crate::add::{Add, When};
-use crate::adding::{Unask, refused};
+use crate::add::Add;
+use crate::adding::refused;
+use crate::asking::Unask;
 use crate::error::{AddResult, Added, Refused};
 use crate::hold::Shared;
 use crate::panics::{FirstPanic, quietly};
-use crate::trying::Wish;
 use crate::{Instant, Metrics};
-use requeue_core::{Asking, Debounce, Delay, InBackoff, Policy, Trigger};
+use requeue_core::{Asking, Delay, Policy, Trigger};
 use std::fmt;
 use std::mem::take;
 use std::vec;
@@ -20,13 +20,7 @@ use std::vec;
 /// A trigger of a batch and its result.
 struct Entry<K, V> {
     trigger: Trigger<K, V>,
-    when: When,
-    policy: Policy,
-    in_backoff: Option<InBackoff>,
-    debounce: Option<Debounce>,
     hash: u32,
-    /// `when` is the answer of a limiter that was asked outside the lock.
-    asked: bool,
     /// `Err` until the trigger is accepted.
     result: Result<Added, Refused>,
 }
@@ -34,11 +28,6 @@ struct Entry<K, V> {
 impl<K, V> Entry<K, V> {
     fn into_result(mut self) -> AddResult<K, V> {
         self.result.map_err(|reason| refused(&mut self.trigger, reason))
-    }
-
-    /// Whether the limiter decides the delay.
-    fn is_limited(&self) -> bool {
-        matches!(self.when, When::RateLimited)
     }
 }
 
@@ -72,11 +61,8 @@ impl<K, V> AddedMany<K, V> {
         hash: impl Fn(&K) -> u32,
     ) -> Self {
         let entries = triggers.map(|(key, how)| {
-            let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
             let hash = hash(&key);
-            let trigger = Trigger::new(key, value).priority(priority);
-            let result = Err(Refused::ShutDown);
-            Entry { trigger, when, policy, in_backoff, debounce, hash, asked: false, result }
+            Entry { trigger: how.into().of(key), hash, result: Err(Refused::ShutDown) }
         });
         Self { entries: entries.collect() }
     }
@@ -139,78 +125,65 @@ const AHEAD: usize = 16;
 impl<K: Eq, V> Shared<K, V> {
     /// Adds a batch of triggers in one lock hold.
     #[inline]
-    pub(crate) fn add_many(&self, batch: &mut AddedMany<K, V>) {
+    pub(crate) fn trigger_many(&self, batch: &mut AddedMany<K, V>) {
         let entries = &mut batch.entries[..];
         if entries.is_empty() {
             return;
         }
-        let timed = entries.iter().any(|entry| !matches!(entry.when, When::Now) || entry.debounce.is_some());
+        let timed = entries.iter().any(|entry| entry.trigger.is_timed());
         let reading = timed.then(|| self.now());
-        if self.bounded && self.keeps_own() && entries.iter().any(Entry::is_limited) {
-            return self.add_each(entries, reading);
-        }
         let mut panic = FirstPanic::default();
-        let (enter, mut asked) = match reading {
-            Some(now) if self.keeps_own() => self.ask_many(entries, now, &mut panic),
-            _ => (entries.len(), None),
+        let (count, unask) = match reading.filter(|_| self.keeps_own()) {
+            Some(_) if self.bounded && entries.iter().any(|entry| self.asks_for(entry).is_some()) => {
+                // whether there is room for a trigger, and so whether the limiter is asked, depends on those before it
+                for Entry { trigger, hash, result } in entries {
+                    let accepted = self.try_trigger(trigger, *hash, reading, None);
+                    *result = accepted.map(|accepted| accepted.added);
+                }
+                return;
+            }
+            Some(now) => self.ask_many(entries, now, &mut panic),
+            None => (entries.len(), None),
         };
         // reported after the hold, also if users' code panics in it
         let mut retried = Retried { shared: self, calls: 0 };
+        let mut unask = unask;
         self.with_limit(|limit| {
             let mut hold = self.hold_to_add(reading);
             let core = &mut hold.core;
             entries.iter().take(AHEAD).for_each(|entry| core.prefetch(entry.hash));
-            for at in 0..enter {
+            for at in 0..count {
                 if let Some(ahead) = entries.get(at + AHEAD) {
                     core.prefetch(ahead.hash);
                 }
-                let Entry { trigger, when, policy, in_backoff, debounce, hash, asked: was_asked, result } =
-                    &mut entries[at];
-                let delay = match (*when, &mut asked) {
-                    (When::Now, _) => Delay::Now,
-                    (When::After(delay), Some(unask)) if *was_asked => {
-                        unask.left -= 1;
-                        Delay::Asked(delay, *policy, unask.asking)
-                    }
-                    (When::After(delay), _) => Delay::After(delay, *policy),
-                    (When::At(due), _) => Delay::At(due, *policy),
-                    (When::RateLimited, _) => Delay::Limited(limit, *policy),
+                let Entry { trigger, hash, result } = &mut entries[at];
+                let delayed = trigger.is_delayed();
+                if let (true, Some(unask)) = (trigger.is_asked(), &mut unask) {
+                    unask.left -= 1;
+                }
+                let added = if trigger.has_options() { None } else { core.add_now(trigger, *hash) };
+                *result = match added {
+                    Some((added, _)) => Ok(added),
+                    None => core.trigger(trigger, *hash, limit).map(|accepted| accepted.added),
                 };
-                let accepted = match (*in_backoff, *debounce) {
-                    (in_backoff, Some(debounce)) => core.add_debounced(trigger, *hash, in_backoff, debounce),
-                    (None, None) => core.add(trigger, *hash, delay),
-                    (Some(in_backoff), None) => core.add_in_backoff(trigger, *hash, delay, in_backoff),
-                };
-                *result = accepted.map(|accepted| accepted.added);
-                retried.calls += u64::from(result.is_ok() && !matches!(*when, When::Now));
+                retried.calls += u64::from(result.is_ok() && delayed);
             }
             hold.close();
         });
         drop(retried);
-        drop(asked);
+        drop(unask);
         panic.resume();
-    }
-
-    /// Adds the triggers one by one: whether there is room for a trigger, and so whether the limiter is
-    /// asked, depends on those before it.
-    #[cold]
-    fn add_each(&self, entries: &mut [Entry<K, V>], reading: Option<Instant>) {
-        for Entry { trigger, when, policy, in_backoff, debounce, hash, result, .. } in entries {
-            let wish = Wish { when: *when, policy: *policy, in_backoff: *in_backoff, debounce: *debounce };
-            *result = self.add_by_itself(trigger, *hash, wish, reading);
-        }
     }
 
     /// Asks a limiter that keeps its own counts, in the order of the triggers and outside the lock. Returns
     /// how many triggers to add: if the limiter panics, those before the one it panicked at.
-    #[cold]
     fn ask_many(
         &self,
         entries: &mut [Entry<K, V>],
         now: Instant,
         panic: &mut FirstPanic,
     ) -> (usize, Option<Unask<'_, K, V>>) {
-        let limited = entries.iter().filter(|entry| self.asks_for(entry)).count();
+        let limited = entries.iter().filter(|entry| self.asks_for(entry).is_some()).count();
         if limited == 0 {
             return (entries.len(), None);
         }
@@ -227,32 +200,31 @@ impl<K: Eq, V> Shared<K, V> {
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };
         for (at, entry) in entries.iter_mut().enumerate() {
-            if !self.asks_for(entry) {
+            let (Some((policy, resets)), trigger) = (self.asks_for(entry), &mut entry.trigger) else {
                 continue;
-            }
-            let Entry { trigger, when, in_backoff, asked, .. } = entry;
-            if let Some(key) = trigger.key() {
-                let asked_for = || {
-                    if *in_backoff == Some(InBackoff::Reset) {
-                        self.limiter.forget(key);
-                    }
-                    self.limiter.when(key, now)
-                };
-                let Some(delay) = panic.catch(asked_for) else {
-                    return (at, Some(unask));
-                };
-                *when = When::After(delay);
-                *asked = true;
-            }
+            };
+            let Some(key) = trigger.key() else { continue };
+            let asked_for = || {
+                if resets {
+                    self.limiter.forget(key);
+                }
+                self.limiter.when(key, now)
+            };
+            let Some(delay) = panic.catch(asked_for) else {
+                return (at, Some(unask));
+            };
+            trigger.set_delay(Delay::Asked(delay, policy, asking));
         }
         (entries.len(), Some(unask))
     }
 }
 
 impl<K, V> Shared<K, V> {
-    /// Whether the limiter decides about a trigger. A trigger that is refused anyway does not reach it.
-    fn asks_for(&self, entry: &Entry<K, V>) -> bool {
-        entry.is_limited() && self.takes(entry.trigger.said_priority())
+    /// The timer's policy, and whether the trigger resets, if the limiter decides its delay. A trigger that is refused
+    /// anyway does not reach the limiter.
+    fn asks_for(&self, entry: &Entry<K, V>) -> Option<(Policy, bool)> {
+        let limited = entry.trigger.limited().filter(|(_, priority, _)| self.takes(*priority));
+        limited.map(|(policy, _, resets)| (policy, resets))
     }
 }
 

@@ -120,11 +120,11 @@ impl<K, V> Shared<K, V> {
     /// Begins a drain. Returns the counts at its start, and its deadline.
     pub(crate) fn begin_drain(&self, options: DrainOptions, now: Instant) -> (DrainBase, Instant) {
         let deadline = options.limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
-        let mut hold = self.enter_at(now);
+        let mut hold = self.look_at(now);
         self.filter.close();
         let base = hold.core.begin_drain(options.waiting, deadline);
         hold.close();
-        self.finish_sweep(now);
+        self.sweep(now);
         (base, deadline)
     }
 
@@ -230,7 +230,7 @@ impl<'q, K, V> Drain<'q, K, V> {
         let now = shared.now();
         let mut clone: Option<Waker> = None;
         loop {
-            let mut hold = shared.enter_at(now);
+            let mut hold = shared.look_at(now);
             if hold.core.drain_is_over(&self.base) || now >= self.deadline {
                 let answer = shared.drained(&hold.core, &self.base);
                 let old = self.place.take().and_then(|place| hold.drains().leave(place));

@@ -6,7 +6,7 @@ use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
 use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
-use requeue_core::{Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
+use requeue_core::{Core, Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -44,20 +44,9 @@ impl<K> Ending<'_, K> {
         self.run().is_none_or(|run| shared.lock().with(|hold| hold.core.is_inert(run)))
     }
 
-    /// Ends the run in a way that asks no limiter. A delay counts from `reading`. If the end is refused, the
-    /// run is unchanged.
+    /// Ends the run in a way that asks no limiter, and tells the journal if `told`. A delay counts from `reading`. If the end
+    /// is refused, the run is unchanged.
     fn end<V>(
-        &mut self,
-        shared: &Shared<K, V>,
-        how: How<'_>,
-        value: Option<V>,
-        reading: Option<Instant>,
-    ) -> Result<Duration, RefusedEnd<V>> {
-        self.end_as(shared, how, value, reading, true)
-    }
-
-    /// Like [`end`](Self::end). The journal is told if `told`.
-    fn end_as<V>(
         &mut self,
         shared: &Shared<K, V>,
         how: How<'_>,
@@ -122,7 +111,7 @@ impl<K> Ending<'_, K> {
             let (delay, asking) = shared.ask(run, instead, now)?;
             asked.set(Some(delay));
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
-            self.end(shared, how, payload.take(), Some(now))
+            self.end(shared, how, payload.take(), Some(now), true)
         } else {
             shared.with_limit(|limit| {
                 let delay = |failures, now| {
@@ -135,7 +124,7 @@ impl<K> Ending<'_, K> {
                     None => RetryDelay::Limited(limit),
                     Some(delay) => RetryDelay::Instead(limit, delay),
                 };
-                self.end(shared, How::Retry(retry), payload.take(), Some(now))
+                self.end(shared, How::Retry(retry), payload.take(), Some(now), true)
             })
         };
         match ended {
@@ -157,11 +146,11 @@ impl<K> Ending<'_, K> {
         if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
             // a limiter forgets outside the lock, and not for a refused call: the
             // key stays lent meanwhile
-            Ending::Keeping(run).end(shared, how, None::<V>, now).map_err(|refused| refused.reason)?;
+            Ending::Keeping(run).end(shared, how, None::<V>, now, true).map_err(|refused| refused.reason)?;
             shared.forget_own(run.key());
-            let _ = self.end(shared, How::Done, None::<V>, now);
+            let _ = self.end(shared, How::Done, None::<V>, now, true);
         } else {
-            self.end(shared, how, None, now).map_err(|refused| refused.reason)?;
+            self.end(shared, how, None, now, true).map_err(|refused| refused.reason)?;
         }
         shared.tell(Metrics::retried);
         Ok(())
@@ -171,7 +160,7 @@ impl<K> Ending<'_, K> {
         let panic = self.forget_own(shared);
         match self {
             Self::Taking(run) => finish(shared, run, true, None, &mut None),
-            Self::Keeping(_) => _ = self.end(shared, How::Succeed, None::<V>, None),
+            Self::Keeping(_) => _ = self.end(shared, How::Succeed, None::<V>, None, true),
         }
         panic.resume();
     }
@@ -182,7 +171,7 @@ impl<K> Ending<'_, K> {
         }
         let panic = self.forget_own(shared);
         // metrics must record that it gave up, and not that it was done
-        let _ = self.end(shared, How::GiveUp, None::<V>, None);
+        let _ = self.end(shared, How::GiveUp, None::<V>, None, true);
         panic.resume();
     }
 
@@ -204,7 +193,7 @@ impl<K> Ending<'_, K> {
         reading: Option<Instant>,
         payload: &mut Option<V>,
     ) {
-        let _ = self.end_as(shared, How::Done, payload.take(), reading, false);
+        let _ = self.end(shared, How::Done, payload.take(), reading, false);
     }
 }
 
@@ -220,74 +209,70 @@ pub(crate) fn finish<K, V>(
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
-        if let Some((key, worked)) = hold.core.try_finish_fast(slot) {
+        if let Some((key, worked)) = hold.core.finish(slot) {
             hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             // it is already inert: marked where the guard's drop sees it without a look
             *slot = None;
             return drop(key);
         }
     }
-    finish_in_full(shared, hold, slot, succeeded, payload);
+    slow_finish(shared, hold, slot, succeeded, payload);
 }
 
-/// Slow path of [`finish`]: the queue knows more of the key than this run (perhaps only its group), or will.
-/// Separate function, so that it costs nothing in the other cases.
+/// Slow path of [`finish`]: the queue knows more of the key than this run, or will. Separate function, because its large
+/// result would be moved through memory in the other cases too.
 #[inline(never)]
-fn finish_in_full<K, V>(
+fn slow_finish<K, V>(
     shared: &Shared<K, V>,
     mut hold: Hold<'_, K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
     payload: &mut Option<V>,
 ) {
-    if shared.journal.is_none() {
-        if let Some((key, worked)) = hold.core.finish_grouped(slot) {
-            hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
-            return drop(key);
-        }
-    }
-    finish_known(shared, hold, slot, succeeded, payload);
-}
-
-/// Separate function, because its large result would be moved through memory in the other cases too.
-#[inline(never)]
-fn finish_known<K, V>(
-    shared: &Shared<K, V>,
-    mut hold: Hold<'_, K, V>,
-    slot: &mut Option<RunRef<K>>,
-    succeeded: bool,
-    payload: &mut Option<V>,
-) {
-    let ended = finish_told(shared, &mut hold, slot, succeeded, payload);
+    let ended = end_in_hold(shared, &mut hold, slot, succeeded, payload);
     hold.close();
     if let Some(ended) = ended {
         after_end(shared, ended);
     }
 }
 
-/// In a lock hold: ends a run that was not [finished at once](requeue_core::Core::try_finish_fast), if there
-/// is one, as done or as succeeded, and tells the journal, if there is one. Takes the payload of a run whose
-/// retry was refused.
-pub(crate) fn finish_told<K, V>(
+/// In a lock hold: ends a run that was not [finished](requeue_core::Core::finish), if there is one, as done or as
+/// succeeded, and tells the journal, if there is one. Takes the payload of a run whose retry was refused.
+pub(crate) fn end_in_hold<K, V>(
     shared: &Shared<K, V>,
     hold: &mut Hold<'_, K, V>,
     run: &mut Option<RunRef<K>>,
     succeeded: bool,
     payload: &mut Option<V>,
 ) -> Option<Ended<K, V>> {
-    let on = run.as_ref()?;
-    if hold.core.is_inert(on) {
-        // the journal has heard of its end, or that it was refused: nothing has ended now
-        return Some(hold.core.finish_in_full(run, succeeded, None));
+    let run = run.take()?;
+    let (slot, inert) = (run.slot(), hold.core.is_inert(&run));
+    let refused = !succeeded && hold.core.was_refused(&run);
+    if refused {
+        shared.tell_journal(|journal| journal.refused(run.key()));
     }
-    if !succeeded && hold.core.was_refused(on) {
-        shared.tell_journal(|journal| journal.refused(on.key()));
-        return Some(hold.core.finish_in_full(run, succeeded, payload.take()));
+    let mut ended = end(&mut hold.core, run, succeeded, payload, refused);
+    // it has heard of the end of a run that is inert, or that it was refused: nothing has ended now
+    if !inert && !refused {
+        shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
     }
-    let slot = on.slot();
-    let mut ended = hold.core.finish_in_full(run, succeeded, None);
-    shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
     Some(ended)
+}
+
+/// Ends a run as done or as succeeded in the state machine, with its payload if its retry was `refused`.
+#[inline]
+pub(crate) fn end<K, V>(
+    core: &mut Core<K, V>,
+    run: RunRef<K>,
+    succeeded: bool,
+    payload: &mut Option<V>,
+    refused: bool,
+) -> Ended<K, V> {
+    let value = if refused { payload.take() } else { None };
+    match core.end(run, if succeeded { How::Succeed } else { How::Done }, value) {
+        Ok(ended) => ended,
+        Err(_) => unreachable!("only retries are refused"),
+    }
 }
 
 /// Work after the end of a run, outside the lock: tells the metrics, and drops what is left of the run.
@@ -360,8 +345,7 @@ pub(crate) fn abandon<K, V>(
 
 /// Ends a run without reading the clock or calling user code. The journal is not told of an end that user
 /// code prevented.
-#[cold]
-fn end_whatever_panics<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
+fn force_end<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     if let Some(run) = run.take() {
         if let Ok(ended) = shared.lock().with(|hold| hold.core.end(run, How::Done, None)) {
             quietly(|| after_end(shared, ended));
@@ -386,7 +370,7 @@ pub(crate) fn end_in_drop<K, V>(
 ) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run, payload))) {
         if !shared.is_held_here() {
-            end_whatever_panics(shared, run);
+            force_end(shared, run);
         } else if let Some(run) = run.take() {
             shared.note_later(later(run, payload.take()));
         }

@@ -23,7 +23,7 @@ pub use crate::stored::{Holder, Key, Listed, Status};
 
 use crate::add::{Add, When};
 use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, WorkQueue};
-use requeue_core::{Delay, InBackoff, Policy};
+use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -257,17 +257,16 @@ impl<K, V> LocalQueue<K, V> {
             return Err(AddError { key, value, reason: Refused::NoPriorities });
         }
         let hash = queue.hash(&key);
-        let (delay, reading) = match asked.delay {
-            None => (Delay::Now, None),
-            Some(delay) => (Delay::After(delay, Policy::Earliest), Some(shared.now())),
-        };
-        let added = shared.add_as(key, (value, asked.priority), reading, |core, trigger| {
-            let added = if asked.absorbs {
-                core.add_in_backoff(trigger, hash, delay, InBackoff::Run)
-                    .inspect(|accepted| core.absorb_timer(accepted.ticket))
-            } else {
-                core.add(trigger, hash, delay)
-            };
+        let mut trigger = Trigger::new(key, value).priority(asked.priority);
+        if let Some(delay) = asked.delay {
+            trigger = trigger.delay(Delay::After(delay, Policy::Earliest));
+        }
+        if asked.absorbs {
+            trigger = trigger.in_backoff(Some(InBackoff::Run)).absorbing();
+        }
+        let reading = asked.delay.map(|_| shared.now());
+        let added = shared.pass(trigger, reading, |core, trigger| {
+            let added = core.trigger(trigger, hash, Limit::NONE);
             shared.tell_journal(|journal| journal.applied(ticket));
             added
         });

@@ -1,6 +1,6 @@
 //! Waiting for a key.
 
-use crate::ending::{after_end, end_in_drop, finish, finish_told};
+use crate::ending::{after_end, end_in_drop, end_in_hold, finish};
 use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -62,7 +62,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
 
     #[inline(always)]
     fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, left: &mut Self::Left) -> bool {
-        left.end_at_once(hold, &mut self.ending)
+        left.finish(hold, &mut self.ending)
     }
 
     #[inline(always)]
@@ -96,7 +96,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         Item::new(owner.clone(), taken)
     }
 
-    #[inline(always)]
+    #[inline]
     fn after(shared: &Shared<K, V>, left: Self::Left) {
         left.drop_after(shared);
     }
@@ -112,7 +112,7 @@ pub(crate) struct Left<K, V> {
 impl<K, V> Left<K, V> {
     /// Ends a run, if there is one, if nothing is known of its key but this run; `false`: it has not ended.
     #[inline(always)]
-    fn end_at_once(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
+    fn finish(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
         // only in the hold: what runs before may panic, and the run must still be there
         if run.is_none() {
             return true;
@@ -120,7 +120,7 @@ impl<K, V> Left<K, V> {
         if hold.shared().journal.is_some() {
             return false;
         }
-        let Some((key, worked)) = hold.core.try_finish_fast(run) else { return false };
+        let Some((key, worked)) = hold.core.finish(run) else { return false };
         (self.key, self.worked) = (Some(key), worked);
         true
     }
@@ -128,8 +128,8 @@ impl<K, V> Left<K, V> {
     /// Ends a run, if there is one, as done or as succeeded.
     #[inline(always)]
     pub(crate) fn end(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>, succeeded: bool) {
-        if !self.end_at_once(hold, run) {
-            self.in_full = finish_told(hold.shared(), hold, run, succeeded, &mut None);
+        if !self.finish(hold, run) {
+            self.in_full = end_in_hold(hold.shared(), hold, run, succeeded, &mut None);
         }
     }
 
@@ -240,7 +240,6 @@ impl<'q, K, V> Get<'q, K, V> {
     }
 
     /// Ends the run of a wait that was never polled.
-    #[cold]
     fn end(&mut self) {
         let shared = self.waiting.shared();
         let end = |run: &mut _, value: &mut _| finish(shared, run, false, None, value);

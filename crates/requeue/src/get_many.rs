@@ -2,7 +2,7 @@
 
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
-use crate::items::{Items, after_ends, done_all, end_in, room_for_ended};
+use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::wait::Limit;
@@ -97,7 +97,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
     ) -> PollResult<Self::Taken> {
         let Self { most, items, asked } = self;
         if !items.is_empty() {
-            end_in(hold, owner.shared(), items, false, true, &mut left.ended);
+            end_in_hold(hold, owner.shared(), items, false, true, &mut left.ended);
             items.clear();
             // these may have been the last runs that a drain waited for
             hold.core.conclude();

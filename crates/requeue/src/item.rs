@@ -323,8 +323,6 @@ impl<'q, K, V> Item<'q, K, V> {
         drop(self.value.take());
     }
 
-    #[cold]
-    #[inline(never)]
     fn leave_value(&mut self) {
         let Self { guard: Guard { owner, run }, value, .. } = self;
         if let (Some(run), true) = (run, value.is_some()) {

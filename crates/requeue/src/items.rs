@@ -1,6 +1,6 @@
 //! [`Items`]: keys that are taken and ended together.
 
-use crate::ending::{after_end, finish_told};
+use crate::ending::{self, after_end};
 use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -84,7 +84,7 @@ impl<'q, K, V> Items<'q, K, V> {
     /// ```
     #[inline]
     pub fn done(mut self) {
-        end_all(self.owner.shared(), &mut self.items, false);
+        finish(self.owner.shared(), &mut self.items, false);
     }
 
     /// Ends all runs and forgets the keys' failures, in one lock hold.
@@ -104,7 +104,7 @@ impl<'q, K, V> Items<'q, K, V> {
                 shared.forget_own(item.key());
             }
         }
-        end_all(shared, &mut self.items, true);
+        finish(shared, &mut self.items, true);
     }
 
     /// Takes an item out, to end it differently from the rest. The last one takes its place.
@@ -181,7 +181,7 @@ pub(crate) fn room_for_ended<K, V>(shared: &Shared<K, V>, runs: usize) -> Vec<En
 /// In a hold: ends the runs of the items that belong to this queue, and tells the journal if `told`. Calls no
 /// user code.
 #[inline]
-pub(crate) fn end_in<K, V>(
+pub(crate) fn end_in_hold<K, V>(
     hold: &mut Hold<'_, K, V>,
     shared: &Arc<Shared<K, V>>,
     items: &mut [Item<'_, K, V>],
@@ -193,7 +193,7 @@ pub(crate) fn end_in<K, V>(
     if told && shared.journal.is_some() {
         for item in items {
             let (mut run, mut value) = (item.take_run(shared), item.take_value());
-            let ended = finish_told(shared, hold, &mut run, succeeded, &mut value);
+            let ended = ending::end_in_hold(shared, hold, &mut run, succeeded, &mut value);
             value.into_iter().for_each(|value| drop(item.set_value(value)));
             left.extend(ended.filter(|_| leaves));
         }
@@ -206,10 +206,18 @@ pub(crate) fn end_in<K, V>(
             if !told && !core.is_inert(&run) {
                 shared.tell_journal(|journal| journal.refused(run.key()));
             }
-            let ended = if any_refused && core.was_refused(&run) {
-                core.finish_in_full(&mut Some(run), succeeded, item.take_value())
-            } else {
-                core.finish(run, succeeded)
+            let refused = any_refused && core.was_refused(&run);
+            let mut run = Some(run);
+            let finished = if refused { None } else { core.finish(&mut run) };
+            let ended = match (finished, run) {
+                (None, Some(run)) => {
+                    let mut value = if refused { item.take_value() } else { None };
+                    ending::end(core, run, succeeded, &mut value, refused)
+                }
+                (finished, _) => {
+                    let (key, worked) = finished.unzip();
+                    Ended { key, worked: worked.flatten(), ..Ended::default() }
+                }
             };
             if leaves {
                 left.push(ended);
@@ -219,10 +227,10 @@ pub(crate) fn end_in<K, V>(
 }
 
 #[inline]
-fn end_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
+fn finish<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succeeded: bool) {
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.hold(None);
-    end_in(&mut hold, shared, items, succeeded, true, &mut left);
+    end_in_hold(&mut hold, shared, items, succeeded, true, &mut left);
     hold.close();
     after_ends(shared, left);
 }
@@ -267,7 +275,7 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
     }
     let mut first = FirstPanic::default();
     match first.catch(|| shared.now()) {
-        None => end_whatever_panics(shared, items),
+        None => force_end(shared, items),
         // the limiter is asked for each without the lock
         Some(now) if shared.keeps_own() => {
             for item in items.iter_mut().filter(|item| item.is_of(shared)) {
@@ -300,7 +308,6 @@ fn leave_for_later<K, V>(
 
 /// Puts the keys of this queue's items back while a panic unwinds. A merge that panics ends the hold, and the
 /// rest gets another.
-#[cold]
 fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = Vec::new();
     let mut clock_works = true;
@@ -337,18 +344,17 @@ pub(crate) fn done_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K
         return;
     }
     let mut first = FirstPanic::default();
-    if first.catch(|| end_all(shared, items, false)).is_none() {
-        end_whatever_panics(shared, items);
+    if first.catch(|| finish(shared, items, false)).is_none() {
+        force_end(shared, items);
     }
     first.resume();
 }
 
 /// Ends all runs without reading the clock or calling user code.
-#[cold]
-fn end_whatever_panics<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
+fn force_end<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.lock();
-    end_in(&mut hold, shared, items, false, false, &mut left);
+    end_in_hold(&mut hold, shared, items, false, false, &mut left);
     hold.close();
     quietly(|| after_ends(shared, left));
 }
@@ -386,7 +392,7 @@ fn retry_all<K, V>(
                             if refused.reason != Refused::NotHeld {
                                 shared.tell_journal(|journal| journal.refused(run.key()));
                             }
-                            core.finish_in_full(&mut Some(run), false, refused.value)
+                            ending::end(core, run, false, &mut { refused.value }, true)
                         }
                     };
                     if leaves {

@@ -6,7 +6,6 @@ use crate::panics::quietly;
 
 impl<K, V> Shared<K, V> {
     /// Makes up for drops. Not under the lock.
-    #[cold]
     pub(crate) fn make_up_for_drops(&self) {
         for later in self.take_laters() {
             quietly(|| self.make_up_for(later));

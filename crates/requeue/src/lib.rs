@@ -10,6 +10,7 @@ mod add_many;
 mod adders;
 mod adding;
 mod answer;
+mod asking;
 mod blocking;
 mod builder;
 mod control;

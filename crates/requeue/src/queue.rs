@@ -1,6 +1,6 @@
 //! [`WorkQueue`]: the queue's handle and its calls.
 
-use crate::add::{Add, When};
+use crate::add::Add;
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown, UnfinishedKey};
 use crate::ending::after_end;
@@ -20,7 +20,7 @@ use crate::panics::in_drop;
 use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, Phase, RandomState, Stats};
-use requeue_core::{Added, Delay, Policy};
+use requeue_core::{Added, Delay, Policy, Trigger};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -149,7 +149,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.add_with_options(key, hash, (Some(value), 0))
+        self.shared.trigger(Trigger::new(key, Some(value)), hash, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of `key` after `delay`; zero is an [`add`](Self::add).
@@ -196,35 +196,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
-        if !self.shared.takes(priority) {
-            return Err(AddError { key, value, reason: Refused::NoPriorities });
-        }
-        let options = (value, priority);
-        if let Some(debounce) = debounce {
-            return self.shared.add_debounced(key, hash, options, in_backoff, debounce);
-        }
-        let (delay, timed) = match (when, in_backoff) {
-            (When::Now, None) => return self.shared.add_with_options(key, hash, options),
-            (When::Now, Some(_)) => (Delay::Now, false),
-            (When::After(delay), _) => (Delay::After(delay, policy), true),
-            (When::At(due), _) => (Delay::At(due, policy), true),
-            (When::RateLimited, _) => {
-                let accepted = match in_backoff {
-                    None => self.shared.add_limited(key, hash, options, policy),
-                    Some(in_backoff) => {
-                        self.shared.add_limited_in_backoff(key, hash, options, policy, in_backoff)
-                    }
-                };
-                return accepted.map(|accepted| accepted.added);
-            }
-        };
-        let reading = timed.then(|| self.shared.now());
-        let accepted = match in_backoff {
-            None => self.shared.add(key, hash, options, delay, reading),
-            Some(in_backoff) => self.shared.add_in_backoff(key, hash, options, delay, reading, in_backoff),
-        };
-        accepted.map(|accepted| accepted.added)
+        self.shared.trigger(how.into().of(key), hash, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key like [`add`](Self::add), in the order of the keys and in one lock hold.
@@ -282,7 +254,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         triggers: impl IntoIterator<Item = (K, A)>,
     ) -> AddedMany<K, V> {
         let mut batch = AddedMany::collect(triggers.into_iter(), |key| self.hash(key));
-        self.shared.add_many(&mut batch);
+        self.shared.trigger_many(&mut batch);
         batch
     }
 
@@ -319,7 +291,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[doc(alias("AddRateLimited"))]
     pub fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         let hash = self.hash(&key);
-        self.shared.add_limited(key, hash, (None, 0), Policy::default()).map(|accepted| accepted.delay)
+        let trigger = Trigger::new(key, None).delay(Delay::Limited(Policy::default()));
+        self.shared.trigger(trigger, hash, None).map(|accepted| accepted.delay)
     }
 
     /// Clears the limiter's record of the key. The key's timer stays.
@@ -417,7 +390,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
-        self.shared.enter_at(self.shared.now()).with(|hold| hold.core.state(key, hash))
+        self.shared.look_at(self.shared.now()).with(|hold| hold.core.state(key, hash))
     }
 
     /// Explains why a key is running or not, in words: its [`state`](Self::state), and anything else that
@@ -439,7 +412,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let (mut explanation, slot) = self.shared.enter_at(at).with(|hold| {
+        let (mut explanation, slot) = self.shared.look_at(at).with(|hold| {
             let explanation = Explanation {
                 state: hold.core.state(key, hash),
                 at,

@@ -2,7 +2,7 @@
 
 use crate::hold::Shared;
 use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
-use requeue_core::{Restored, UnfinishedKey};
+use requeue_core::{Restored, Trigger, UnfinishedKey};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
@@ -161,7 +161,7 @@ impl<K: Eq, V> Shared<K, V> {
         let timed = known.due.is_some() || known.failures > 0;
         let reading = timed.then(|| self.now());
         self.with_limit(|limit| {
-            self.add_as(key, (value, priority), reading, |core, trigger| {
+            self.pass(Trigger::new(key, value).priority(priority), reading, |core, trigger| {
                 core.restore(trigger, hash, known, limit)
             })
         })

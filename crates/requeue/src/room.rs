@@ -8,11 +8,11 @@ use crate::blocking::block_on;
 use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
-use crate::trying::{Turn, Wish};
+use crate::trying::Turn;
 use crate::wait::{Limit, Step};
 use crate::waiting::Deadline;
 use crate::{AddResult, Instant, WorkQueue};
-use requeue_core::{Refused, Trigger};
+use requeue_core::Refused;
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
@@ -50,7 +50,6 @@ pub struct AddWhenRoom<'q, K, V = ()> {
     place: Place<'q, K, V>,
     trigger: Kept<K, V>,
     hash: u32,
-    wish: Wish,
     deadline: Option<Deadline>,
 }
 
@@ -126,10 +125,10 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_owned(self) -> AddWhenRoom<'static, K, V> {
-        let Self { place, trigger, hash, wish, deadline } = self;
+        let Self { place, trigger, hash, deadline } = self;
         let owner = place.owner.clone().into_owned();
         let deadline = deadline.map(|deadline| Deadline::new(deadline.limit));
-        AddWhenRoom { place: Place { owner, ticket: None }, trigger, hash, wish, deadline }
+        AddWhenRoom { place: Place { owner, ticket: None }, trigger, hash, deadline }
     }
 }
 
@@ -155,9 +154,9 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     }
 
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<AddResult<K, V>> {
-        let Self { place: Place { owner, ticket }, trigger: Kept(trigger), hash, wish, deadline } = self;
+        let Self { place: Place { owner, ticket }, trigger: Kept(trigger), hash, deadline } = self;
         let shared = owner.shared();
-        let timed = deadline.is_some() || wish.is_timed();
+        let timed = deadline.is_some() || trigger.is_timed();
         let reading = timed.then(|| shared.now());
         let until = deadline.as_mut().map(|deadline| deadline.limit.at(reading));
         let waits = until.is_none_or(|until| reading.is_some_and(|now| now < until));
@@ -165,11 +164,11 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
         loop {
             let waker = waits.then(&waker);
             let mut turn = Turn { ticket: Some(&mut *ticket), waker, clone: clone.take(), ..Turn::default() };
-            let answer = shared.try_add(trigger, *hash, *wish, reading, &mut turn);
+            let answer = shared.try_trigger(trigger, *hash, reading, Some(&mut turn));
             let (waits, old) = (turn.waits, (turn.old.take(), turn.clone.take()));
             quietly(|| drop(old));
             match (answer, waker) {
-                (Ok(added), _) => return Step::Ready(Ok(added)),
+                (Ok(accepted), _) => return Step::Ready(Ok(accepted.added)),
                 (Err(Refused::Full), Some(_)) if waits => {
                     return Step::Sleep(until.filter(|until| !until.is_never()));
                 }
@@ -211,7 +210,7 @@ impl<K, V> fmt::Debug for AddWhenRoom<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom")
             .field("waiting", &self.place.ticket.is_some())
-            .field("wish", &self.wish)
+            .field("delayed", &self.trigger.0.is_delayed())
             .finish_non_exhaustive()
     }
 }
@@ -252,12 +251,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_when_room(&self, key: K, how: impl Into<Add<V>>) -> AddWhenRoom<'_, K, V> {
         let hash = self.hash(&key);
-        let Add { when, policy, value, in_backoff, priority, debounce } = how.into();
         AddWhenRoom {
             place: Place { owner: Owner::Borrowed(&self.shared), ticket: None },
-            trigger: Kept(Trigger::new(key, value).priority(priority)),
+            trigger: Kept(how.into().of(key)),
             hash,
-            wish: Wish { when, policy, in_backoff, debounce },
             deadline: None,
         }
     }

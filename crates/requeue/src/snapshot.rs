@@ -174,7 +174,7 @@ impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
         let at = shared.now();
         loop {
             let mut lent = Lent { shared, keys: Vec::with_capacity(self.most.min(PAGE)) };
-            let mut hold = shared.enter_at(at);
+            let mut hold = shared.look_at(at);
             let keys = &mut lent.keys;
             let (next, totals) =
                 hold.core.page(from, self.most, self.only, |loan, state| keys.push((loan, state)));

@@ -50,7 +50,7 @@ mod real {
 
     /// The number of this thread: a multiple of 4, and not 0. Another thread may get it after this one has
     /// ended.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn this_thread() -> usize {
         HERE.with(|here| std::ptr::from_ref(here).addr())
     }

@@ -1,27 +1,10 @@
-//! One try of a trigger on a queue with a bound (rule B8).
+//! One try of a trigger. On a queue with a bound it may be the turn of one that waits for room (rule B8).
 
-use crate::add::When;
 use crate::hold::{Hold, Shared};
 use crate::{Instant, Metrics};
-use requeue_core::{Added, Asking, Core, Debounce, Delay, InBackoff, Policy, Refused, Trigger};
+use requeue_core::{Accepted, Asking, Delay, Refused, Trigger};
 use std::task::Waker;
 use std::time::Duration;
-
-/// The options of a trigger, without its key, value and priority.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    pub(crate) when: When,
-    pub(crate) policy: Policy,
-    pub(crate) in_backoff: Option<InBackoff>,
-    pub(crate) debounce: Option<Debounce>,
-}
-
-impl Wish {
-    /// Whether it reads the clock itself.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.debounce.is_some() || !matches!(self.when, When::Now)
-    }
-}
 
 /// The place of a trigger among those that wait for room.
 #[derive(Debug, Default)]
@@ -60,77 +43,64 @@ impl Turn<'_> {
 }
 
 impl<K: Eq, V> Shared<K, V> {
-    /// Tries a trigger once, on a queue with a bound. Its delay counts from `reading`.
-    pub(crate) fn try_add(
+    /// Tries a trigger once, in its `turn` if it may wait for room. Its delay counts from `reading`, or from now.
+    pub(crate) fn try_trigger(
         &self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
-        wish: Wish,
         reading: Option<Instant>,
-        turn: &mut Turn<'_>,
-    ) -> Result<Added, Refused> {
-        let Wish { when, policy, in_backoff, debounce } = wish;
-        let enter = |delay: Delay<'_>, trigger: &mut Trigger<K, V>, turn: &mut Turn<'_>| {
+        mut turn: Option<&mut Turn<'_>>,
+    ) -> Result<Accepted, Refused> {
+        let mut reading = reading.or_else(|| trigger.is_timed().then(|| self.now()));
+        let delayed = trigger.is_delayed();
+        let limited = trigger.limited().filter(|(_, priority, _)| self.keeps_own() && self.takes(*priority));
+        if let Some((policy, _, resets)) = limited {
+            let now = *reading.get_or_insert_with(|| self.now());
+            let (delay, asking) = self.ask_in_turn(trigger, hash, now, resets, turn.as_deref_mut())?;
+            trigger.set_delay(Delay::Asked(delay, policy, asking));
+        }
+        let accepted = self.with_limit(|limit| {
             let mut hold = self.hold_to_add(reading);
-            let ahead = turn.ahead(&hold);
-            let accepted = hold.core.behind(ahead, |core: &mut Core<K, V>| match (in_backoff, debounce) {
-                (in_backoff, Some(debounce)) => core.add_debounced(trigger, hash, in_backoff, debounce),
-                (None, None) => core.add(trigger, hash, delay),
-                (Some(in_backoff), None) => core.add_in_backoff(trigger, hash, delay, in_backoff),
-            });
-            turn.tried(&mut hold, hash, accepted == Err(Refused::Full));
+            let accepted = match turn {
+                None => hold.core.trigger(trigger, hash, limit),
+                Some(turn) => {
+                    let ahead = turn.ahead(&hold);
+                    let accepted = hold.core.behind(ahead, |core| core.trigger(trigger, hash, limit));
+                    turn.tried(&mut hold, hash, accepted == Err(Refused::Full));
+                    accepted
+                }
+            };
             hold.close();
             accepted
-        };
-        let accepted = match when {
-            When::Now => enter(Delay::Now, trigger, turn),
-            When::After(delay) => enter(Delay::After(delay, policy), trigger, turn),
-            When::At(due) => enter(Delay::At(due, policy), trigger, turn),
-            When::RateLimited if self.keeps_own() && self.takes(trigger.said_priority()) => {
-                let (now, resets) =
-                    (reading.unwrap_or_else(|| self.now()), in_backoff == Some(InBackoff::Reset));
-                let (delay, asking) = self.ask_in_turn(trigger, hash, now, resets, turn)?;
-                enter(Delay::Asked(delay, policy, asking), trigger, turn)
-            }
-            When::RateLimited => self.with_limit(|limit| enter(Delay::Limited(limit, policy), trigger, turn)),
-        };
-        let accepted = accepted?;
-        if !matches!(when, When::Now) {
-            self.tell(Metrics::retried);
+        });
+        match (&accepted, limited) {
+            (Ok(_), _) if delayed => self.tell(Metrics::retried),
+            // it may be tried again
+            (Err(_), Some((policy, ..))) => trigger.set_delay(Delay::Limited(policy)),
+            _ => {}
         }
-        Ok(accepted.added)
+        accepted
     }
 
-    /// Asks a limiter that keeps its own counts, if there is room for the trigger.
+    /// Asks a limiter that keeps its own counts, if the trigger is accepted in its turn.
     fn ask_in_turn(
         &self,
         trigger: &Trigger<K, V>,
         hash: u32,
         now: Instant,
         resets: bool,
-        turn: &mut Turn<'_>,
+        turn: Option<&mut Turn<'_>>,
     ) -> Result<(Duration, Asking), Refused> {
         let Some(key) = trigger.key() else { unreachable!("a trigger has its key until it is accepted") };
         let mut hold = self.hold_to_add(Some(now));
-        let ahead = turn.ahead(&hold);
+        let ahead = turn.as_ref().map_or(0, |turn| turn.ahead(&hold));
         let asking = hold.core.behind(ahead, |core| core.ask_for(key, hash));
         let resets = resets && hold.core.has_to_reset(key, hash);
-        if asking.is_err() {
-            turn.tried(&mut hold, hash, asking.as_ref().err() == Some(&Refused::Full));
+        if let (Err(refused), Some(turn)) = (&asking, turn) {
+            turn.tried(&mut hold, hash, *refused == Refused::Full);
         }
         hold.close();
         let asking = asking?;
         Ok((self.asked(key, now, asking, resets), asking))
-    }
-
-    /// Adds a trigger of a batch separately, because it asks a user's limiter only if there is room.
-    pub(crate) fn add_by_itself(
-        &self,
-        trigger: &mut Trigger<K, V>,
-        hash: u32,
-        wish: Wish,
-        reading: Option<Instant>,
-    ) -> Result<Added, Refused> {
-        self.try_add(trigger, hash, wish, reading, &mut Turn::default())
     }
 }

@@ -81,7 +81,7 @@ impl<L: Default> Leftovers<L> {
         std::mem::take(&mut self.0)
     }
 
-    #[inline(always)]
+    #[inline]
     fn into_inner(mut self) -> L {
         let left = self.take();
         // nothing is left in it, but its drop would look all the same
@@ -91,7 +91,7 @@ impl<L: Default> Leftovers<L> {
 }
 
 impl<L: Default> Drop for Leftovers<L> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if std::mem::needs_drop::<L>() && std::thread::panicking() {
             // taken first: what the closure refers to would be kept in memory everywhere
@@ -171,7 +171,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
     }
 
     /// Hands out what is ready.
-    #[inline]
+    #[inline(always)]
     fn take<'a, A: Poller<'q, K, V>>(
         owner: &'a Owner<'q, K, V>,
         waiter: &mut Option<WaiterId>,
@@ -382,7 +382,6 @@ struct NeedsClone;
 
 impl<K, V> Shared<K, V> {
     /// Gives up a place among the callers that wait for keys. A wake-up that its caller got is passed on as the lock hold ends.
-    #[cold]
     pub(crate) fn leave_waiting(&self, id: WaiterId) {
         if self.is_held_here() {
             self.note_later(Later::Waiter(id));

@@ -140,7 +140,7 @@ const LARGEST_CIRCLES: [(&str, usize); 9] = [
     ("bench/src", 3),
     ("crates/requeue/src", 12),
     ("crates/requeue-cli/src", 43),
-    ("crates/requeue-core/src", 13),
+    ("crates/requeue-core/src", 3),
     ("crates/requeue-postgres/src", 4),
     ("crates/requeue-sim/src", 3),
     ("crates/requeue-sqlite/src", 4),

@@ -281,16 +281,3 @@ fn requeue_depends_on_exactly_its_core() {
     let core = manifest.lines().find(|line| line.starts_with("requeue-core = ")).expect("the dependency");
     assert!(core.contains(&format!("version = \"={version}\"")), "{core}");
 }
-
-/// Items that only `requeue` may call are internal, and may change with any version.
-#[test]
-fn what_only_requeue_may_call_is_hidden_from_the_documentation_of_its_core() {
-    let sources: String = rust_files("crates/requeue-core/src").iter().map(|path| repository(path)).collect();
-    let declared = ["pub fn publish(", "pub fn get_and(", "pub ticket: Ticket,"];
-    for what in declared {
-        let (before, _) = sources.split_once(what).unwrap_or_else(|| panic!("there is no `{what}`"));
-        let attributes = before.lines().rev().skip(1).take_while(|line| line.trim().starts_with("#["));
-        let hidden = attributes.into_iter().any(|line| line.trim() == "#[doc(hidden)]");
-        assert!(hidden || before.trim_end().ends_with("#[doc(hidden)]"), "`{what}` is documented");
-    }
-}

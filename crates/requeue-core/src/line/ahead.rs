@@ -1,5 +1,9 @@
 //! How many keys go before one that stands in line: for people who ask why it does not run.
 
+/// How many keys before a key is handed out its slot is prefetched, and its entry in the table.
+pub(crate) const SLOT_AHEAD: usize = 8;
+pub(crate) const ENTRY_AHEAD: usize = 4;
+
 /// How many blocks of a ring, and how many levels, are looked at to find that out: some 0.1 ms
 /// under the lock where none of it is at hand.
 pub(super) const STEPS: usize = 256;

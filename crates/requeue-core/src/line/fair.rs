@@ -28,12 +28,11 @@ mod node;
 use self::ages::Ages;
 use self::group::{GroupOf, Rest};
 use self::node::{GroupEntry, Nodes, RingNode, Rings};
-use super::groups::Naming;
+use super::ahead::{ENTRY_AHEAD, SLOT_AHEAD};
+use super::groups::{GroupGauges, Naming, PAGE};
 use super::keys::Blocks;
 use super::known::Known;
 use super::ranked::rank;
-use super::tell::{GroupGauges, PAGE};
-use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::Marked;
 use crate::column::Column;
@@ -151,15 +150,15 @@ impl<K> Fair<K> {
     /// Lets a key in at the level at which it is pending. It is ready `since` then.
     pub(super) fn enter(&mut self, known: &mut Known, places: &mut impl Places, slot: u32, since: Instant) {
         let (group, level) = (self.group_of(slot), known.pending(slot));
-        if let Some(place) = self.enter_at(known, slot, (group, 0), since, level) {
+        if let Some(place) = self.insert_at(known, slot, (group, 0), since, level) {
             places.set_place(slot, place);
         }
     }
 
     /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
     /// Returns its place, if it has one.
-    #[inline(always)]
-    pub(crate) fn enter_new(
+    #[inline]
+    pub(crate) fn insert_new(
         &mut self,
         known: &mut Known,
         slot: u32,
@@ -173,18 +172,17 @@ impl<K> Fair<K> {
             Some(of) => *of = GroupOf(group),
             None => self.write_in_a_new_page(slot, group),
         }
-        self.enter_at(known, slot, (group, 1), since, level)
+        self.insert_at(known, slot, (group, 1), since, level)
     }
 
-    #[cold]
     fn write_in_a_new_page(&mut self, slot: u32, group: u32) {
         *self.groups_of.entry(slot) = GroupOf(group);
     }
 
     /// Lets a key of this group in that becomes ready at this level, and that is `new` to the group if that
     /// is 1. Returns its place, if the group is known.
-    #[inline(always)]
-    fn enter_at(
+    #[inline]
+    fn insert_at(
         &mut self,
         known: &mut Known,
         slot: u32,
@@ -200,7 +198,7 @@ impl<K> Fair<K> {
             self.servable += 1;
         }
         if known.keeps() {
-            return Some(self.enter_in_full(known, slot, (number, ready, shut), since, level));
+            return Some(self.insert_kept(known, slot, (number, ready, shut), since, level));
         }
         // without priorities a group has no other node
         let place = node.keys.push(&mut self.blocks, slot);
@@ -211,8 +209,7 @@ impl<K> Fair<K> {
     }
 
     /// The rest of that in a line that keeps something of each key.
-    #[inline(never)]
-    fn enter_in_full(
+    fn insert_kept(
         &mut self,
         known: &mut Known,
         slot: u32,
@@ -380,7 +377,6 @@ impl<K> Fair<K> {
     }
 
     /// The node that is looked at next is as far behind the one in front as there are others.
-    #[cold]
     fn look_from(&mut self, front: u32) {
         let (mut at, mut turns) = (front, 0);
         while let Some(&RingNode { after, .. }) = self.nodes.get(at) {
@@ -393,7 +389,6 @@ impl<K> Fair<K> {
     }
 
     /// [`ahead`](Self::ahead) while the turn of the node in front goes on.
-    #[cold]
     fn ahead_in_turn(&self, front: u32) -> (u32, u32) {
         let Some(node) = self.nodes.get(front) else { return (NONE, NONE) };
         let (first, behind) = (node.keys.ahead(), node.keys.behind(&self.blocks));

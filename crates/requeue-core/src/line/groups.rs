@@ -10,6 +10,21 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
+/// How many levels, or groups, a page looks at.
+pub(super) const PAGE: u32 = 256;
+
+/// How many keys of a group are where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupGauges {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its ready keys.
+    pub ready: usize,
+    /// Its held keys.
+    pub held: usize,
+}
+
 /// A function of a group, if there is one.
 type Of<G, R> = Option<Box<dyn Fn(&G) -> R + Send>>;
 
@@ -197,12 +212,11 @@ impl<F, G: Hash + Eq, S: BuildHasher> Names<F, G, S> {
         (hash ^ (hash >> 32)) as u32
     }
 
-    #[inline(always)]
+    #[inline]
     fn find_named(&self, hash: u32, name: &G) -> Option<u32> {
         self.table.find(hash, |number| self.names.matches(number, hash, |known| known == name))
     }
 
-    #[inline(never)]
     fn enter(&mut self, name: G, hash: u32) -> Named {
         let weight = self.rules.weight.as_ref().map_or(1, |weight| weight(&name).max(1));
         let cap = self.rules.cap.as_ref().map_or(usize::MAX, |cap| cap(&name).max(1));

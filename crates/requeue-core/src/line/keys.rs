@@ -142,19 +142,19 @@ impl Keys {
         back: [NONE; ROOM],
     };
 
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.to == 0
     }
 
     /// The key that came first; a number that no slot has if there is none.
-    #[inline(always)]
+    #[inline]
     pub(super) fn head(&self) -> u32 {
         self.ahead().first().copied().unwrap_or(NONE)
     }
 
     /// Some keys that came first.
-    #[inline(always)]
+    #[inline]
     pub(super) fn ahead(&self) -> &[u32] {
         part(&self.front, self.from, self.to)
     }
@@ -178,7 +178,7 @@ impl Keys {
     }
 
     /// Lets a key in at the end; returns its place.
-    #[inline(always)]
+    #[inline]
     pub(super) fn push(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         if self.next == NONE {
             return self.push_without_next(blocks, slot);
@@ -205,7 +205,6 @@ impl Keys {
         self.begin_back(blocks, slot)
     }
 
-    #[inline(never)]
     fn begin_back(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         self.next = blocks.reserve();
         self.back[0] = slot;
@@ -213,7 +212,6 @@ impl Keys {
         self.next
     }
 
-    #[inline(never)]
     fn push_behind_a_full_back(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         *blocks.each.entry(self.next) =
             Block { keys: self.back, from: 0, to: self.waiting, before: self.last, after: NONE };
@@ -226,7 +224,7 @@ impl Keys {
     }
 
     /// Takes out the first key, which is there. It has its place still.
-    #[inline(always)]
+    #[inline]
     pub(super) fn pop(&mut self, blocks: &mut Blocks) {
         self.from += 1;
         if self.from == self.to {
@@ -235,7 +233,6 @@ impl Keys {
     }
 
     /// Nothing is left in `front`: what comes behind it moves there.
-    #[inline(never)]
     fn refill(&mut self, blocks: &mut Blocks) {
         if let Some(block) = blocks.each.get_mut(self.first) {
             (self.front, self.from, self.to) = (block.keys, block.from, block.to);

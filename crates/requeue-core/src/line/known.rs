@@ -194,7 +194,6 @@ impl Known {
     }
 
     /// Of a list, to which keys were raised, the key that became ready first: the one at its head, or one that was raised.
-    #[inline(never)]
     pub(super) fn first_of(&self, list: u32, head: Option<u32>) -> Option<u32> {
         let raised = self.raised.get(&list).and_then(BTreeMap::first_key_value);
         let Some((entered, raised)) = raised else { return head };

@@ -9,11 +9,10 @@
 //! With `max_wait` the oldest key of all is overdue once it has stood in line for so long, and one of every few
 //! hand-outs takes it, whatever its level.
 
-use super::ahead::STEPS;
+use super::ahead::{ENTRY_AHEAD, SLOT_AHEAD, STEPS};
 use super::known::Known;
 use super::ranked::{Ranked, level_of, rank};
 use super::ring::Ring;
-use super::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::Instant;
 use crate::arena::{Arena, Marked};
 use alloc::boxed::Box;

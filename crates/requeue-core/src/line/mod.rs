@@ -4,7 +4,7 @@
 //! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
 //! key is in which). Both are made of levels (`ranked.rs`) and of lists of keys (`ring.rs`, `keys.rs`), and `known.rs` keeps
 //! what they know of a key. `overdue.rs` says which keys have waited too long, `custom.rs` is an order of users' own,
-//! `pauses.rs` and `rate.rs` what keeps ready keys from being handed out, `tell.rs` what metrics are told.
+//! `pauses.rs` and `rate.rs` what keeps ready keys from being handed out.
 //!
 //! A key stands in the line from `enter` until it is popped or `leave`s, in one of
 //! the lists, and its slot remembers where (see [`Places`]). That is less than to be ready: a
@@ -24,20 +24,20 @@ mod pauses;
 mod ranked;
 mod rate;
 mod ring;
-mod tell;
 
 pub use self::ahead::Ahead;
 pub(crate) use self::fair::Fair;
-pub use self::groups::{GroupRules, Groups};
-pub(crate) use self::known::Known;
-pub(crate) use self::levels::Levels;
+use self::groups::PAGE;
+pub use self::groups::{GroupGauges, GroupRules, Groups};
+use self::known::Known;
+use self::levels::Levels;
 pub use self::order::{Order, ReadyOrder, Ticket};
 pub use self::overdue::MaxWait;
 pub(crate) use self::pauses::PAUSED;
 pub use self::rate::Rate;
-pub use self::tell::GroupGauges;
 
 use self::ahead::STEPS;
+pub(crate) use self::ahead::{ENTRY_AHEAD, SLOT_AHEAD};
 use self::custom::Custom;
 use self::known::LevelsOf;
 use self::overdue::Overdue;
@@ -48,10 +48,7 @@ use crate::Instant;
 use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
-
-/// How many keys before a key is handed out its slot is prefetched, and its entry in the table.
-pub(crate) const SLOT_AHEAD: usize = 8;
-pub(crate) const ENTRY_AHEAD: usize = 4;
+use alloc::vec::Vec;
 
 /// The line.
 ///
@@ -144,15 +141,6 @@ impl<K> Line<K> {
     #[inline]
     fn known(&self) -> Option<&Known> {
         self.scheduler.as_deref().map(|scheduler| &scheduler.known)
-    }
-
-    /// The keys by priority, if the queue has priorities and no groups.
-    #[inline]
-    pub(crate) fn levels_mut(&mut self) -> Option<(&mut Levels, &mut Known)> {
-        match self.scheduler.as_deref_mut() {
-            Some(Scheduler { discipline: Discipline::Levels(levels), known, .. }) => Some((levels, known)),
-            _ => None,
-        }
     }
 
     /// The groups, if the queue has groups.
@@ -265,7 +253,6 @@ impl<K> Line<K> {
         if self.scheduler.is_some() { self.known_levels_of(slot) } else { LevelsOf::default() }
     }
 
-    #[inline(never)]
     fn known_levels_of(&self, slot: u32) -> LevelsOf {
         self.known().and_then(|known| known.levels(slot)).copied().unwrap_or_default()
     }
@@ -291,7 +278,6 @@ impl<K> Line<K> {
         }
     }
 
-    #[inline(never)]
     fn raise(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
         let is_paused_ready = self.is_paused_ready(arena, slot);
         let Some(Scheduler { discipline, known, .. }) = self.scheduler.as_deref_mut() else { return };
@@ -428,12 +414,11 @@ impl<K> Line<K> {
         if self.scheduler.is_none() {
             self.ring.push_back(arena, slot);
         } else {
-            self.enter_as_scheduled(arena, slot, since);
+            self.insert_scheduled(arena, slot, since);
         }
     }
 
-    #[inline(never)]
-    fn enter_as_scheduled(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+    fn insert_scheduled(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         let Some(Scheduler { discipline, known, pauses, .. }) = self.scheduler.as_deref_mut() else { return };
         if pauses.has(arena, slot) {
             return self.set_paused_ready(slot, true);
@@ -453,8 +438,38 @@ impl<K> Line<K> {
     /// Lets a key into a plain line that is being entered into the arena: returns its place, which is
     /// written there with the key.
     #[inline(always)]
-    pub(crate) fn enter_new(&mut self, arena: &mut Arena<K>, slot: u32) -> u32 {
+    pub(crate) fn insert_new(&mut self, arena: &mut Arena<K>, slot: u32) -> u32 {
         self.ring.push_unplaced(arena, slot)
+    }
+
+    /// Like [`insert_new`](Self::insert_new), into any line but a user's order: a key of this group, with this priority, ready
+    /// now.
+    #[inline]
+    pub(crate) fn insert_in_turn(
+        &mut self,
+        arena: &mut Arena<K>,
+        slot: u32,
+        group: u32,
+        now: Instant,
+        priority: i16,
+    ) -> Option<u32> {
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Levels(levels), known, .. }) => {
+                Some(levels.enter(known, arena, slot, now, priority))
+            }
+            Some(Scheduler { discipline: Discipline::Fair(fair), known, .. }) => {
+                fair.insert_new(known, slot, group, now, priority)
+            }
+            _ => Some(self.ring.push_unplaced(arena, slot)),
+        }
+    }
+
+    /// The chunk in which a new key of this priority gets its slot, in a line with priorities and without groups.
+    pub(crate) fn home_of(&mut self, priority: i16) -> Option<&mut u32> {
+        match self.scheduler.as_deref_mut() {
+            Some(Scheduler { discipline: Discipline::Levels(levels), .. }) => Some(levels.home_of(priority)),
+            _ => None,
+        }
     }
 
     /// With metrics: a new key has entered a line with this priority.
@@ -466,7 +481,7 @@ impl<K> Line<K> {
 
     /// Enters a key that was announced.
     #[inline]
-    pub(crate) fn enter_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
+    pub(crate) fn insert_announced(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         match self.scheduler.as_deref_mut() {
             Some(Scheduler { discipline: Discipline::Custom(custom), pauses, .. })
                 if !pauses.has(arena, slot) =>
@@ -505,7 +520,7 @@ impl<K> Line<K> {
     }
 
     /// Whether keys just go first in, first out now.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.scheduler.is_none()
     }
@@ -550,7 +565,6 @@ impl<K> Line<K> {
 
     /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
     /// nothing has changed.
-    #[inline(never)]
     pub(crate) fn name_group(&mut self, key: &K) -> u32 {
         self.fair_mut().map_or(0, |(fair, _)| fair.name(key))
     }
@@ -663,6 +677,29 @@ impl<K> Line<K> {
             Some(Scheduler { discipline: Discipline::Fair(fair), .. }) => fair.ahead(),
             _ => (u32::MAX, u32::MAX),
         }
+    }
+
+    /// The levels from this rank on at which keys are ready, and how many, as far as one lock hold
+    /// looks; returns where the next page begins.
+    pub(crate) fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
+        self.scheduler.as_deref()?.known.depths(from, PAGE as usize, into)
+    }
+
+    /// A ready key that is paused came to stand, or ceases to stand, where nothing takes it from.
+    fn set_paused_ready(&mut self, slot: u32, to: bool) {
+        let Some(Scheduler { discipline, known, pauses, .. }) = self.scheduler.as_deref_mut() else { return };
+        if pauses.set_ready(slot, to) {
+            let by = if to { 1 } else { -1 };
+            known.count_depth(known.pending(slot), by);
+            if let Discipline::Fair(fair) = discipline {
+                fair.count_paused_ready(slot, by);
+            }
+        }
+    }
+
+    /// Whether a key is paused and ready: it does not stand in line.
+    fn is_paused_ready(&self, arena: &Arena<K>, slot: u32) -> bool {
+        self.scheduler.as_deref().is_some_and(|scheduler| scheduler.pauses.is_ready(arena, slot))
     }
 
     /// Whether a key that becomes ready does not just go to the back of `ring`: it also needs a priority or a

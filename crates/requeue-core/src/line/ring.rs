@@ -128,7 +128,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.last
     }
 
-    #[cold]
     fn push_in_a_new_block(&mut self, places: &mut impl Places, slot: u32) -> u32 {
         if self.len == 0 && !self.blocks.is_empty() {
             self.restart();
@@ -138,7 +137,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         let mut block = self.take_block();
         block.entries[0] = slot;
         block.before = full;
-        let number = self.enter_block(block);
+        let number = self.new_block(block);
         (self.last, self.back) = (number, 1);
         self.len += 1;
         if let Some(block) = self.block_mut(full) {
@@ -161,7 +160,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.front += 1;
         self.len -= 1;
         if self.front == BLOCK {
-            self.end_of_block(self.first);
+            self.block_end(self.first);
         }
         Some(slot)
     }
@@ -179,19 +178,17 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.back -= 1;
         self.len -= 1;
         if self.back == 0 {
-            self.end_of_block(self.last);
+            self.block_end(self.last);
         }
         Some(slot)
     }
 
     /// The last entry of the front's or the back's block was popped.
-    #[cold]
-    fn end_of_block(&mut self, number: u32) {
+    fn block_end(&mut self, number: u32) {
         if self.len == 0 { self.restart() } else { self.remove_block(number) }
     }
 
     /// Moves the front up to a slot, which is there, and returns it.
-    #[cold]
     fn pass_holes_at_the_front(&mut self) -> Option<u32> {
         loop {
             let front = self.front;
@@ -209,7 +206,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     /// Moves the back down to behind a slot, which is there, and returns it.
-    #[cold]
     fn pass_holes_at_the_back(&mut self) -> Option<u32> {
         loop {
             let back = self.back;
@@ -360,7 +356,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     /// Puts what stands in two middle blocks, one behind the other, into one: that in which
     /// more slots stand, for each of the others is told of its new place.
-    #[cold]
     fn join(&mut self, places: &mut impl Places, one: u32, next: u32) {
         let (stays, goes) = if self.slots_in(one) < self.slots_in(next) { (next, one) } else { (one, next) };
         let mut entries = [HOLE; BLOCK];
@@ -391,7 +386,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
 
     /// Gives a block a number: the lowest that there is, so that the list of numbers can
     /// become shorter again.
-    fn enter_block(&mut self, block: Box<Block<BLOCK>>) -> u32 {
+    fn new_block(&mut self, block: Box<Block<BLOCK>>) -> u32 {
         if let Some(Reverse(number)) = self.vacant.pop() {
             if let Some(vacant) = self.blocks.get_mut(number as usize) {
                 *vacant = Some(block);
@@ -405,7 +400,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     /// Takes a block out of the line that is not the only one.
-    #[cold]
     fn remove_block(&mut self, number: u32) {
         let Some(block) = self.blocks[number as usize].take() else { return };
         match self.block_mut(block.before) {
@@ -425,7 +419,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 
     /// The line is empty: it begins anew at the start of a block.
-    #[cold]
     fn restart(&mut self) {
         self.front = 0;
         self.back = 0;
@@ -436,7 +429,6 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
     }
 
-    #[cold]
     fn keep_one_block(&mut self) {
         self.blocks.swap(0, self.last as usize);
         self.blocks.truncate(1);

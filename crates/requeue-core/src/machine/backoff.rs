@@ -6,31 +6,19 @@
 //! remember them: `DIRTY_RESPECTS` for a dirty key, `TIMER_RESPECTS` for its timer, and `RESET`. A queue
 //! whose triggers are all [`Run`](InBackoff::Run) never sets one of the three.
 
-use super::run::{How, RetryDelay};
-use super::{BACKOFF, Core, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, READY, RESET, TIMER_RESPECTS, WINDOW};
+use super::answers::RunRef;
+use super::flags::{BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, READY, RESET, TIMER_RESPECTS, WINDOW};
+use super::options::{How, InBackoff, RetryDelay};
+use super::pending_work;
+use super::state::Core;
+use crate::Instant;
 use core::borrow::Borrow;
-
-/// Effect of a trigger on a key that waits out a failure, or whose run fails after the trigger came (rule
-/// B5). Of several triggers the strongest wins: reset, then run, then respect. No trigger counts as a failure
-/// by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum InBackoff {
-    /// It asks for a run as if there were no failure. The failures stay, and so does the back-off's timer.
-    #[default]
-    Run,
-    /// It joins the run after the back-off.
-    Respect,
-    /// The back-off's timer is removed, the failures are forgotten, and the trigger runs as if the key had
-    /// never failed.
-    Reset,
-}
 
 impl<K, V> Core<K, V> {
     /// Whether the retry of this run will be a fresh start, because a trigger that resets came during it:
     /// then no limiter is asked.
     #[must_use]
-    pub fn starts_afresh(&self, run: &super::RunRef<K>) -> bool {
+    pub fn starts_afresh(&self, run: &RunRef<K>) -> bool {
         self.arena.flags(run.slot()) & RESET != 0 && !self.is_inert(run)
     }
 
@@ -54,13 +42,13 @@ impl<K, V> Core<K, V> {
     pub(super) fn forget_elsewhere(&mut self, key: &mut Option<K>) {
         if let Some(forgotten) = &mut self.forgotten {
             forgotten.extend(key.take());
-            self.pending_work |= super::pending_work::FORGOTTEN;
+            self.pending_work |= pending_work::FORGOTTEN;
         }
     }
 
     /// Makes a held key dirty, by a trigger at `since` that respects a back-off. Returns false if the key was
     /// dirty already.
-    pub(super) fn make_dirty_respecting(&mut self, slot: u32, since: crate::Instant, priority: i16) -> bool {
+    pub(super) fn make_dirty_respecting(&mut self, slot: u32, since: Instant, priority: i16) -> bool {
         let priority = self.cover_respecting(slot, priority);
         let first = self.arena.flags(slot) & DIRTY == 0;
         if first {
@@ -115,7 +103,6 @@ impl<K, V> Core<K, V> {
 
     /// Settles the triggers of a run that is about to end, if the key is in a group or one of this module's
     /// flags is set: they join the retry, or the retry becomes a fresh start, which returns true.
-    #[inline(never)]
     pub(super) fn settle(&mut self, slot: u32, how: &How<'_>) -> bool {
         let flags = self.arena.flags(slot);
         if flags & GROUPED != 0 {

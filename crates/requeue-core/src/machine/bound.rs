@@ -8,50 +8,14 @@
 //! Only triggers from outside need room, and only for keys that do not count yet. A retry's key is held, and
 //! a timer's key is waiting.
 
-use super::trigger::{Asking, Refused};
-use super::{Core, HELD, READY, RESET, TIMED, pending_work};
+use super::answers::Refused;
+use super::flags::{HELD, READY, RESET, TIMED};
+use super::options::Asking;
+use super::pending_work;
+use super::state::Core;
 use crate::arena::KeyRef;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
-
-/// The maximum number of keys that a queue knows, and the fate of a trigger that finds no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bound {
-    /// Maximum number of keys that are ready, waiting or held.
-    pub keys: usize,
-    /// Lets the key that has been ready longest make room for a new one. Not with a user's order. If no key
-    /// is ready, or without this, the trigger is refused.
-    pub drop_oldest: bool,
-}
-
-/// Additional state of a queue with a bound.
-#[derive(Debug)]
-pub(super) struct BoundState<K, V> {
-    bound: Bound,
-    /// Keys with `TIMED` and neither `READY` nor `HELD`.
-    waiting: usize,
-    /// Places reserved for triggers whose limiters are being asked.
-    asking: usize,
-    /// Places reserved for callers that wait for room, while a later trigger is entered.
-    kept: usize,
-    /// Keys that were dropped for room and not reported yet.
-    dropped: Vec<(KeyRef<K>, Option<V>)>,
-    /// While a caller waits for room: hashes of keys that were triggered since this was taken. A waiting
-    /// trigger of such a key needs no room any more.
-    entered: Option<Vec<u32>>,
-}
-
-impl<K, V> BoundState<K, V> {
-    pub(super) fn new(bound: Bound) -> Self {
-        Self { bound, waiting: 0, asking: 0, kept: 0, dropped: Vec::new(), entered: None }
-    }
-
-    /// For how many further keys there is room, while so many are ready or held.
-    #[inline]
-    fn free(&self, busy: usize) -> usize {
-        self.bound.keys.saturating_sub(busy + self.waiting + self.asking)
-    }
-}
 
 impl<K, V> Core<K, V> {
     /// Number of further keys that there is room for; `None` on a queue without a bound.
@@ -133,29 +97,6 @@ impl<K, V> Core<K, V> {
         self.bound.as_mut().map(|room| core::mem::take(&mut room.dropped)).unwrap_or_default()
     }
 
-    /// Like [`ask`](Self::ask), for a trigger from outside of this key: on a queue with a bound it reserves a
-    /// place, if the key has none.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`ask`](Self::ask), and [`Refused::Full`].
-    pub fn ask_for<Q: Eq + ?Sized>(&mut self, key: &Q, hash: u32) -> Result<Asking, Refused>
-    where
-        K: Borrow<Q>,
-    {
-        if self.bound.is_none() {
-            return self.ask(None);
-        }
-        self.admits_outside()?;
-        let place = self.room_for(key, hash)?.is_none() && !self.has_place(key, hash);
-        let mut asking = self.ask(None)?;
-        if let (true, Some(room)) = (place, &mut self.bound) {
-            asking.place = true;
-            room.asking += 1;
-        }
-        Ok(asking)
-    }
-
     /// Gives up the place of an asking that is over, or was dropped.
     pub(super) fn leave_place(&mut self, asking: Asking) {
         if let (true, Some(room)) = (asking.place, &mut self.bound) {
@@ -171,7 +112,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether the key counts.
-    fn has_place<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> bool
+    pub(super) fn has_place<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> bool
     where
         K: Borrow<Q>,
     {
@@ -208,7 +149,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Drops a ready key for room, as if it were cancelled. Runs no user code: there is no user's order.
-    #[cold]
     fn drop_for_room(&mut self, slot: u32) {
         let loan = self.arena.lend_in_place(slot);
         self.leave_line(slot, |_, _| ());
@@ -224,7 +164,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Counts a key whose timer is about to be set.
-    #[cold]
     pub(super) fn count_timer(&mut self, slot: u32) {
         let flags = self.arena.flags(slot);
         if flags & TIMED == 0 {
@@ -235,7 +174,6 @@ impl<K, V> Core<K, V> {
 
     /// Counts a key with a timer as only waiting from now on, unless these other flags of it say that it is
     /// ready or held.
-    #[cold]
     pub(super) fn now_only_waits(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting += 1;
@@ -243,7 +181,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Counts a key with these former flags that has lost its timer, or becomes ready.
-    #[cold]
     pub(super) fn only_waited(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting -= 1;

@@ -1,24 +1,9 @@
 //! Keys that leave the line without a run: cancels, and drops for room.
 
-use super::{Core, DIRTY, HELD, PENDING, READY, RESET, TIMED};
-use crate::Instant;
+use super::answers::Cancelled;
+use super::flags::{DIRTY, HELD, PENDING, READY, RESET, TIMED};
+use super::state::Core;
 use core::borrow::Borrow;
-
-/// Result of [`Core::cancel`]: at least one of `ready`, `dirty`, `waiting_until` and `unfinished` is set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Cancelled<V = ()> {
-    /// It was in line.
-    pub ready: bool,
-    /// It was triggered while held, and would have become ready when its run ended.
-    pub dirty: bool,
-    /// When its timer would have been due.
-    pub waiting_until: Option<Instant>,
-    /// It was in the list of keys that drains have left unfinished.
-    pub unfinished: bool,
-    /// The merged payload that its next run would have got.
-    pub value: Option<V>,
-}
 
 impl<K, V> Core<K, V> {
     /// Takes a key out of ready or dirty; false if it was neither.
@@ -39,7 +24,7 @@ impl<K, V> Core<K, V> {
         if flags & TIMED != 0 {
             self.now_only_waits(flags & !READY);
         }
-        self.end_pending(slot, flags, withdraw);
+        self.leave_pending(slot, flags, withdraw);
         true
     }
 

@@ -5,21 +5,10 @@
 //! cap, and is known until it is resumed. A drain or a shutdown lifts all pauses: the queue's at once, those
 //! of groups and keys one batch per lock hold, as the timers are dropped.
 
-use super::shutdown::BATCH;
-use super::{Core, PAUSED, READY};
+use super::flags::READY;
+use super::state::{BATCH, Core};
+use crate::line::PAUSED;
 use core::borrow::Borrow;
-
-/// The kind of pause that keeps a key from being handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Paused {
-    /// The whole queue is paused.
-    Queue,
-    /// A group of the key is.
-    Group,
-    /// The key is.
-    Key,
-}
 
 impl<K, V> Core<K, V> {
     /// Hands out no key until [`resume`](Self::resume), or until a drain or a shutdown. Returns false, and
@@ -149,7 +138,6 @@ impl<K, V> Core<K, V> {
 
     /// Lifts at most `most` pauses of groups, then of keys, in the order in which they were made. Returns
     /// true if some are left.
-    #[cold]
     pub(super) fn lift_some(&mut self, most: usize) -> bool {
         for _ in 0..most {
             if self.line.lift_first_group(self.now) {

@@ -4,8 +4,9 @@
 //! the part that must not be forgotten: that a pending key was published, so that it is withdrawn when it is
 //! taken.
 
-use super::shutdown::Phase;
-use super::{Core, DIRTY, DIRTY_RESPECTS, InBackoff, PENDING, PUBLISHED, READY};
+use super::flags::{DIRTY, DIRTY_RESPECTS, PENDING, PUBLISHED, READY};
+use super::options::InBackoff;
+use super::state::{Core, Phase};
 use crate::line::Ticket;
 use crate::slots::Slots;
 
@@ -33,7 +34,7 @@ impl<K, V> Core<K, V> {
     /// more. If it was published, `withdraw` gets it and its hash. The caller has cleared [`PENDING`] in its
     /// flags, and taken it out of the line.
     #[inline]
-    pub(super) fn end_pending(&mut self, slot: u32, flags: u32, withdraw: impl FnOnce(&K, u32)) {
+    pub(super) fn leave_pending(&mut self, slot: u32, flags: u32, withdraw: impl FnOnce(&K, u32)) {
         debug_assert!(flags & (READY | DIRTY) != 0 && self.arena.flags(slot) & PENDING == 0);
         if flags & PUBLISHED != 0 {
             withdraw(self.arena.key(slot), self.arena.hash(slot));

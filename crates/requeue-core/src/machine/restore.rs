@@ -1,19 +1,10 @@
 //! Restores: a key is put back with its earlier state, usually by a later process.
 
-use super::trigger::{Accepted, Added, Delay, Limit, Policy, Refused, Trigger};
-use super::{BACKOFF, Core, HELD, InBackoff, READY};
+use super::answers::{Accepted, Added, Refused};
+use super::flags::{BACKOFF, HELD, READY};
+use super::options::{Delay, InBackoff, Limit, Policy, Restored, Trigger};
+use super::state::Core;
 use crate::Instant;
-
-/// The earlier state of a key that is put back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Number of requeues since it was last forgotten.
-    pub failures: u32,
-    /// The attempt of its next run; 0 counts as 1.
-    pub attempt: u32,
-    /// When its timer is due; without one it is ready.
-    pub due: Option<Instant>,
-}
 
 impl<K: Eq, V> Core<K, V> {
     /// A trigger from outside with the key's earlier state.
@@ -27,7 +18,7 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// # Panics
     ///
-    /// Like [`add`](Self::add).
+    /// Like [`trigger`](Self::trigger).
     pub fn restore(
         &mut self,
         trigger: &mut Trigger<K, V>,
@@ -39,8 +30,7 @@ impl<K: Eq, V> Core<K, V> {
         self.knows_priorities(trigger)?;
         let drops = self.room_for_trigger(trigger, hash)?;
         self.expire_some(limit);
-        let Trigger { key, value, priority } = trigger;
-        let (slot, new) = self.find_or_know(key, hash);
+        let (slot, new) = self.find_or_know(&mut trigger.key, hash);
         if new {
             self.suspect(Some(slot));
         }
@@ -48,8 +38,8 @@ impl<K: Eq, V> Core<K, V> {
             self.fire_if_due(slot);
         }
         let idle = self.arena.flags(slot) & (READY | HELD) == 0 && self.timers.due(slot).is_none();
-        let delay = known.due.map_or(Delay::Now, |due| Delay::At(due, Policy::Earliest));
-        let accepted = self.trigger(slot, value, delay, *priority, new, InBackoff::Run);
+        trigger.delay = known.due.map_or(Delay::Now, |due| Delay::At(due, Policy::Earliest));
+        let accepted = self.apply(slot, trigger, limit, InBackoff::Run, new);
         if limit.counts && known.failures > self.failures(slot) {
             let from = known.due.map_or(self.now, |due| due.max(self.now));
             let after = limit.expire_after.or(self.expire_after);

@@ -1,190 +1,24 @@
 //! Runs of keys: handed out, and ended with an outcome.
 
-use super::shutdown::Phase;
-use super::trigger::{Asking, Limit, Policy, Refused};
-use super::{
-    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, EndedEarly, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN,
-    PENDING, READY, RESET, TIMED, TIMER_RESPECTS, WINDOW,
+use super::answers::{Ended, Got, Handout, NotHeld, Refused, RefusedEnd, RunEnd, RunRef};
+use super::flags::{
+    BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN, PENDING, READY, RESET,
+    TIMED, TIMER_RESPECTS, WINDOW,
 };
-use crate::arena::{KeyRef, Marked};
+use super::options::{How, Policy, RetryDelay};
+use super::state::{Core, EndedEarly, NEAR, Phase};
+use crate::arena::{Marked, Removed};
 use crate::count::one_more;
 use crate::line::{ENTRY_AHEAD, SLOT_AHEAD};
 use crate::slots::Slots;
 use core::borrow::Borrow;
-use core::fmt;
 use core::time::Duration;
 
-/// A run that was handed out: the loan of its key and its number. Give it back through [`Core::end`] or
-/// [`Core::give_back`]; if it is dropped, its key stays held.
-#[derive(Debug)]
-#[must_use = "a run that is not ended keeps its key held for ever"]
-pub struct RunRef<K> {
-    key: KeyRef<K>,
-    number: u64,
-}
-
-impl<K> RunRef<K> {
-    /// The key.
-    #[inline]
-    #[must_use]
-    pub fn key(&self) -> &K {
-        self.key.get()
-    }
-
-    /// The number of the key's slot: see [`Core::slot_of`].
-    #[must_use]
-    pub fn slot(&self) -> u32 {
-        self.key.slot()
-    }
-
-    /// The priority with which it was handed out: 0 if the queue has no priorities.
-    #[inline]
-    #[must_use]
-    pub fn priority(&self) -> i16 {
-        self.key.mark()
-    }
-}
-
-/// Result of [`Core::get`].
-#[derive(Debug)]
-#[must_use]
-pub struct Handout<K, V> {
-    /// The run.
-    pub run: RunRef<K>,
-    /// The merged payload.
-    pub value: Option<V>,
-    /// Attempt of the run: 1 for a first run; one more for each retry in a row that led to this one.
-    pub attempt: u32,
-    /// Time from the run's first trigger to now, if timestamps are kept.
-    pub waited: Option<Duration>,
-}
-
-/// The answer of [`Core::get`].
-#[derive(Debug)]
-#[must_use]
-pub enum Got<K, V> {
-    /// A key.
-    Item(Handout<K, V>),
-    /// No key is ready now.
-    Empty,
-    /// No key is ready, and none will be.
-    ShutDown,
-}
-
-/// How a run ends.
-#[derive(Clone, Copy, Debug)]
-pub enum How<'a> {
-    /// Done; the record of failures stays.
-    Done,
-    /// Done, and the failures are forgotten.
-    Succeed,
-    /// A failure that is not retried: like [`Succeed`](Self::Succeed), with another name.
-    GiveUp,
-    /// Not a failure: forgets the failures, and the key comes again after the delay.
-    Again(Duration),
-    /// A failure: the key comes back.
-    Retry(RetryDelay<'a>),
-}
-
-/// The delay of a failed key.
-#[derive(Clone, Copy, Debug)]
-pub enum RetryDelay<'a> {
-    /// The delay of a limiter that uses the key's own count.
-    Limited(Limit<'a>),
-    /// This delay; the limiter is asked and counts.
-    Instead(Limit<'a>, Duration),
-    /// The delay of a limiter that was asked outside the lock.
-    Asked(Duration, Asking),
-}
-
-/// End of a run, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum RunEnd {
-    /// It was done, or dropped, or its retry was refused.
-    #[default]
-    Done,
-    /// Not a failure, and the key comes again.
-    Again,
-    /// A failure, and the key comes again.
-    Retry,
-    /// A failure that is not retried.
-    GiveUp,
-}
-
-impl RunEnd {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Done, Self::Again, Self::Retry, Self::GiveUp];
-
-    /// Its name in metrics: `done`, `again`, `retry`, `give_up`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Again => "again",
-            Self::Retry => "retry",
-            Self::GiveUp => "give_up",
-        }
-    }
-}
-
-impl From<&How<'_>> for RunEnd {
-    fn from(how: &How<'_>) -> Self {
-        match how {
-            How::Done | How::Succeed => Self::Done,
-            How::GiveUp => Self::GiveUp,
-            How::Again(_) => Self::Again,
-            How::Retry(_) => Self::Retry,
-        }
-    }
-}
-
-/// A run that has ended.
-#[derive(Debug)]
-#[must_use = "drop the contents outside the lock"]
-pub struct Ended<K, V> {
-    /// The key, if it has no references left.
-    pub key: Option<K>,
-    /// The payload, if no run is left to hand it to.
-    pub value: Option<V>,
-    /// Time of the run, if timestamps are kept; `None` also if it had been ended before.
-    pub worked: Option<Duration>,
-    /// How it ended.
-    pub end: RunEnd,
-    /// The delay of a retried key.
-    pub delay: Duration,
-}
-
-/// A retry that was refused: the run goes on.
-#[derive(Debug)]
-pub struct RefusedEnd<V> {
-    /// The payload that was to go back.
-    pub value: Option<V>,
-    /// The reason.
-    pub reason: Refused,
-}
-
-/// Error of `done` for a key that is not held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NotHeld;
-
-impl fmt::Display for NotHeld {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("done was called for a key that is not held: get it first, and call done once")
-    }
-}
-
-impl core::error::Error for NotHeld {}
-
-/// Number of keys up to which a line with turns does not prefetch: all is then in the second cache at least,
-/// and prefetching would cost more than it saves.
-pub(super) const NEAR: usize = 16_384;
 /// Number of keys up to which nothing is prefetched: all is then in the cache.
 const AT_HAND: usize = 1_024;
 
 /// Does nothing: for callers without a filter.
 fn unpublished<K>(_: &K, _: u32) {}
-
 impl<K, V> Core<K, V> {
     /// Hands out the next key.
     #[inline]
@@ -275,7 +109,6 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    #[inline(never)]
     fn prefetch_in_turns(&mut self) {
         let (later, sooner) = self.line.ahead_in_turns();
         self.arena.prefetch(later);
@@ -289,7 +122,7 @@ impl<K, V> Core<K, V> {
         let slot = at.slot();
         let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | GUARDLESS));
         // what was in line was ready
-        self.end_pending(slot, flags | READY, withdraw);
+        self.leave_pending(slot, flags | READY, withdraw);
         self.held += 1;
         let number = self.runs;
         self.runs += 1;
@@ -321,90 +154,49 @@ impl<K, V> Core<K, V> {
         how: How<'_>,
         value: Option<V>,
     ) -> Result<Ended<K, V>, (RunRef<K>, RefusedEnd<V>)> {
+        if let Some(reason) = self.refuses(&run, how) {
+            return Err((run, RefusedEnd { value, reason }));
+        }
+        if self.is_inert(&run) {
+            return Ok(Ended { value, ..self.give_back(run) });
+        }
         let slot = run.key.slot();
-        if !self.ended_early.is_empty() && self.is_inert(&run) {
-            if let How::Again(_) | How::Retry(_) = how {
-                return Err((run, self.refuse_end(how, value, Refused::NotHeld)));
-            }
-            let mut ended = self.give_back(run);
-            ended.value = value;
-            return Ok(ended);
-        }
-        if let How::Again(_) | How::Retry(_) = how {
-            if !self.takes_end(how) {
-                self.note_refusal(slot, &how);
-                return Err((run, self.refuse_end(how, value, Refused::ShutDown)));
-            }
-        }
         self.arena.give_back(run.key);
         let mut ended = self.end_run(slot, how, value);
         ended.key = self.release(slot);
         Ok(ended)
     }
 
-    /// Like [`end`](Self::end) with [`How::Done`] or, if it `succeeded`, [`How::Succeed`], without a payload:
-    /// it cannot be refused.
+    /// The fast end, done or succeeded: for a key with no other state than this run, and perhaps its group. It takes the
+    /// run, removes the key, and returns it with the time of the run, if timestamps are kept. Otherwise nothing changes,
+    /// and the caller calls [`end`](Self::end).
     ///
     /// # Panics
     ///
     /// If the run belongs to another queue.
     #[inline(always)]
-    pub fn finish(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
-        let mut run = Some(run);
-        match self.try_finish_fast(&mut run) {
-            Some((key, worked)) => Ended { key: Some(key), worked, ..Ended::default() },
-            None => self.finish_in_full(&mut run, succeeded, None),
-        }
-    }
-
-    /// Fast path of [`finish`](Self::finish), for a key with no other state than this run: takes the run,
-    /// removes the key, and returns it with the time of the run, if timestamps are kept. Otherwise nothing
-    /// changes.
-    #[inline(always)]
-    pub fn try_finish_fast(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
-        let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD)?;
-        self.held -= 1;
-        self.runs_done += 1;
-        // before the page that the timestamps are in may go
-        let worked = self.times.as_mut().map(|times| times.ended(removed.slot, self.now));
-        Some((self.forget_slot(removed), worked))
-    }
-
-    /// Like [`try_finish_fast`](Self::try_finish_fast), for a key in a group.
-    #[inline(always)]
-    pub fn finish_grouped(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
+    pub fn finish(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let group = run.as_ref()?.key.group();
-        let removed = self.arena.give_back_and_remove(run, |run| &run.key, HELD | GROUPED)?;
-        let slot = removed.slot;
+        let flags = if group.is_some() { HELD | GROUPED } else { HELD };
+        let removed = self.arena.give_back_and_remove(run, |run| &run.key, flags)?;
         self.held -= 1;
         self.runs_done += 1;
         // before the pages that these are in may go
-        let worked = self.times.as_mut().map(|times| times.ended(slot, self.now));
-        let group = self.line.fair_mut().and_then(|(fair, _)| fair.ended_for_good(slot, group));
+        let worked = self.times.as_mut().map(|times| times.ended(removed.slot, self.now));
+        if group.is_some() {
+            return Some((self.forget_in_group(removed, group), worked));
+        }
+        Some((self.forget_slot(removed), worked))
+    }
+
+    /// The rest of [`finish`](Self::finish) for a key in a group.
+    fn forget_in_group(&mut self, removed: Removed<K>, group: Option<u32>) -> K {
+        let group = self.line.fair_mut().and_then(|(fair, _)| fair.ended_for_good(removed.slot, group));
         let key = self.forget_slot(removed);
         if let (Some(group), Some((fair, _))) = (group, self.line.fair_mut()) {
             fair.drop_group(group);
         }
-        Some((key, worked))
-    }
-
-    /// Slow path of [`finish`](Self::finish), for a run that [`try_finish_fast`](Self::try_finish_fast) left,
-    /// with its payload if a retry [was refused](Self::was_refused). If there is no run nothing has ended.
-    #[inline(never)]
-    pub fn finish_in_full(
-        &mut self,
-        run: &mut Option<RunRef<K>>,
-        succeeded: bool,
-        value: Option<V>,
-    ) -> Ended<K, V> {
-        if let Some((key, worked)) = self.finish_grouped(run) {
-            return Ended { key: Some(key), value, worked, ..Ended::default() };
-        }
-        let Some(run) = run.take() else { return Ended { value, ..Ended::default() } };
-        match self.end(run, if succeeded { How::Succeed } else { How::Done }, value) {
-            Ok(ended) => ended,
-            Err(_) => unreachable!("only retries are refused"),
-        }
+        key
     }
 
     /// Takes a run back as if its key had not been handed out, except that the key goes to the back of the
@@ -469,14 +261,9 @@ impl<K, V> Core<K, V> {
         value: Option<V>,
     ) -> Result<Ended<K, V>, RefusedEnd<V>> {
         self.arena.check(&run.key);
-        if self.is_inert(run) {
-            return Err(self.refuse_end(how, value, Refused::NotHeld));
-        }
-        if let How::Again(_) | How::Retry(_) = how {
-            if !self.takes_end(how) {
-                self.note_refusal(run.slot(), &how);
-                return Err(self.refuse_end(how, value, Refused::ShutDown));
-            }
+        let refused = self.refuses(run, how).or_else(|| self.is_inert(run).then_some(Refused::NotHeld));
+        if let Some(reason) = refused {
+            return Err(RefusedEnd { value, reason });
         }
         let slot = run.key.slot();
         self.make_inert(slot);
@@ -544,7 +331,6 @@ impl<K, V> Core<K, V> {
         self.ended_early.get(&run.key.slot()).is_some_and(|inert| run.number < inert.before)
     }
 
-    #[cold]
     fn make_inert(&mut self, slot: u32) {
         let before = self.runs;
         let inert = self.ended_early.entry(slot).or_insert(EndedEarly { before, guards: 0 });
@@ -553,22 +339,29 @@ impl<K, V> Core<K, V> {
         self.note(slot);
     }
 
-    /// Whether a holder's retry is accepted. A retry whose limiter is being asked was accepted before.
-    fn takes_end(&self, how: How<'_>) -> bool {
-        match how {
+    /// The reason to refuse an end that asks for another run, which is noted.
+    fn refuses(&mut self, run: &RunRef<K>, how: How<'_>) -> Option<Refused> {
+        let accepts = match how {
+            How::Done | How::Succeed | How::GiveUp => return None,
+            // it was accepted before its limiter was asked
             How::Retry(RetryDelay::Asked(..)) => true,
             // a drain that works failed keys off drops other timers
             How::Again(after) if self.only_retries && !after.is_zero() => false,
-            _ => self.accepts(true),
+            How::Again(_) | How::Retry(_) => self.accepts(true),
+        };
+        let inert = self.is_inert(run);
+        if accepts && !inert {
+            return None;
         }
-    }
-
-    fn refuse_end(&mut self, how: How<'_>, value: Option<V>, reason: Refused) -> RefusedEnd<V> {
         if let How::Retry(RetryDelay::Asked(_, asking)) = how {
             self.unask(asking);
         }
-        self.refused_retries += u64::from(reason == Refused::ShutDown);
-        RefusedEnd { value, reason }
+        if inert {
+            return Some(Refused::NotHeld);
+        }
+        self.note_refusal(run.slot(), &how);
+        self.refused_retries += 1;
+        Some(Refused::ShutDown)
     }
 
     /// Ends the run. The only user code called here is `merge`, and the state is complete before it is
@@ -691,13 +484,6 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
-        let failures = if limit.counts { self.failures(slot) } else { 0 };
-        let (delay, failed) = self.ask_limit(failures, limit);
-        self.record(slot, failed);
-        delay
-    }
-
     /// The delay of the failed key; `None` if a shutdown dropped the retry while its limiter was asked.
     fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
@@ -713,13 +499,5 @@ impl<K, V> Core<K, V> {
                 live.then_some(if now { Duration::ZERO } else { delay })
             }
         }
-    }
-}
-
-impl<K, V> Default for Ended<K, V> {
-    /// A result with nothing ended.
-    #[inline]
-    fn default() -> Self {
-        Self { key: None, value: None, worked: None, end: RunEnd::Done, delay: Duration::ZERO }
     }
 }

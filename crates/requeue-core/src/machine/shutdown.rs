@@ -1,117 +1,21 @@
 //! Time that passes, and the ends of a queue: advance, close, shut_down, drain.
 
-use super::{Core, WINDOW, pending_work};
+use super::answers::{DrainBase, Drained, ShutDown};
+use super::flags::WINDOW;
+use super::options::WaitingKeys;
+use super::pending_work;
+use super::state::{BATCH, Core, Phase, Sweep};
 use crate::Instant;
 use crate::line::Fair;
 use crate::timers::Next;
 
-/// Maximum number of keys that one lock hold makes ready, or drops.
-pub(super) const BATCH: usize = 64;
-
 /// In the work limit of a hold, moving a timer counts as a quarter of firing one.
 const STEPS: usize = 4;
-
-/// The phase of a shutdown: who may still trigger a run. It only moves forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Any caller.
-    Open,
-    /// Holders, for the keys that they hold.
-    Closed,
-    /// No caller.
-    ShutDown,
-}
-
-/// Work still to be done on all timers, one batch per lock hold. Each call that comes meanwhile first helps
-/// to finish it, so no call sees it half done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sweep {
-    None,
-    /// Drop them. They were counted when that was decided.
-    Drop,
-    /// Fire them whatever their instant.
-    Fire,
-    /// Keep those of keys that wait out a failure, and drop the others.
-    KeepRetries,
-}
-
-/// Effect of a drain on keys that wait for their timers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WaitingKeys {
-    /// A drain with a deadline waits for keys that wait out a failure, and holders may still retry; it drops
-    /// all other timers. Without a deadline this is [`Drop`](Self::Drop), because a key may fail for ever.
-    #[default]
-    WaitForRetries,
-    /// Their timers are dropped. Their keys are unfinished.
-    Drop,
-    /// They run now, in the order of their instants.
-    RunNow,
-    /// The drain waits for them, and holders may still retry. Not on a queue that is already shut down: it
-    /// has no waiting keys and accepts no retries.
-    Wait,
-}
-
-/// Result of `shut_down`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct ShutDown {
-    /// Keys in line, which are still handed out.
-    pub ready: usize,
-    /// Keys that workers have.
-    pub held: usize,
-    /// Held keys that get one more run.
-    pub dirty: usize,
-    /// Waiting keys whose timers were dropped.
-    pub dropped: usize,
-    /// Triggers from outside refused so far.
-    pub refused: u64,
-    /// Retries of holders refused so far: this many runs were not tried again.
-    pub refused_retries: u64,
-}
-
-/// The counts at the start of a drain.
-#[derive(Clone, Copy, Debug)]
-pub struct DrainBase {
-    done: u64,
-    dropped: u64,
-    refused: u64,
-    refused_retries: u64,
-    releases: u64,
-}
-
-/// Report of a drain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Drained {
-    /// Whether everything was worked off: nothing is left, and no key was left [unfinished](Self::unfinished)
-    /// since the first drain of this queue began.
-    pub complete: bool,
-    /// Unfinished keys of all drains of this queue that were not taken yet: their run failed and its retry
-    /// was refused, or their timer was dropped.
-    pub unfinished: usize,
-    /// Whether unfinished keys are also in an engine's store, for the next process.
-    pub durable: bool,
-    /// Runs that ended since the drain began.
-    pub done: u64,
-    /// Waiting keys that were dropped since.
-    pub dropped: u64,
-    /// Triggers from outside that were refused since.
-    pub refused: u64,
-    /// Retries of holders refused since: this many runs were not tried again.
-    pub refused_retries: u64,
-    /// Keys in line now.
-    pub ready: usize,
-    /// Keys that workers have now.
-    pub held: usize,
-    /// Keys that wait for their timers now.
-    pub waiting: usize,
-}
 
 impl<K, V> Core<K, V> {
     /// Lets time pass to `now` and fires up to a batch of the timers that are due. True if there is more:
     /// release the lock, take it again and call this again before any other operation.
-    #[inline(always)]
+    #[inline]
     pub fn advance(&mut self, now: Instant) -> bool {
         self.pass(now);
         let disturbed =
@@ -120,7 +24,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether [`advance`](Self::advance) has nothing to do at any time.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_up_to_date(&self) -> bool {
         const MORE: u32 =
@@ -129,7 +33,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Lets time pass without firing anything.
-    #[inline(always)]
+    #[inline]
     fn pass(&mut self, now: Instant) {
         if now > self.now {
             // a timer at NEVER is never due, whatever a clock shows
@@ -140,7 +44,7 @@ impl<K, V> Core<K, V> {
     /// Begins a lock hold of a call that is not a look: an add, or the end of a run. Such a call fires no
     /// timers. `now` is the time, if the call has read it. True if [`advance`](Self::advance) must come
     /// first, because the deadline of a drain has passed.
-    #[inline(always)]
+    #[inline]
     pub fn begin(&mut self, now: Option<Instant>) -> bool {
         self.repair_suspect();
         match now {
@@ -152,7 +56,6 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    #[cold]
     fn begin_more(&mut self) -> bool {
         // the rest is left for the next look
         self.line.refill(self.now, BATCH);
@@ -160,7 +63,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Whether an unfired timer is due, by the latest instant that any call passed.
-    #[inline(always)]
+    #[inline]
     fn is_due(&self) -> bool {
         self.timers.soonest().is_some_and(|due| due <= self.now)
     }
@@ -175,13 +78,13 @@ impl<K, V> Core<K, V> {
             return true;
         }
         if self.timers.len() == 0 && self.waiting_drain.is_none() {
-            self.end_sweep();
+            self.swept();
             return false;
         }
         if self.sweep == Sweep::KeepRetries {
             // before the deadline is looked at: what the drain dropped as it began does not run, however late this is
             if !self.keep_retries_only() {
-                self.end_sweep();
+                self.swept();
             }
             return true;
         }
@@ -190,7 +93,7 @@ impl<K, V> Core<K, V> {
             if self.fire_due(deadline) {
                 return true;
             }
-            self.end_phase();
+            self.shut();
             self.begin_dropping();
             self.open.shut_at(deadline);
         }
@@ -201,12 +104,12 @@ impl<K, V> Core<K, V> {
             Sweep::Drop => self.drop_some(),
         };
         if !more {
-            self.end_sweep();
+            self.swept();
         }
         more
     }
 
-    fn end_sweep(&mut self) {
+    fn swept(&mut self) {
         self.sweep = Sweep::None;
         self.watch_end();
     }
@@ -245,7 +148,6 @@ impl<K, V> Core<K, V> {
 
     /// Like [`drop_some`](Self::drop_some), with open windows: keys become ready in the order in which their
     /// windows would have ended.
-    #[cold]
     fn close_some(&mut self) -> bool {
         for _ in 0..BATCH {
             match self.timers.next(Instant::NEVER) {
@@ -261,12 +163,12 @@ impl<K, V> Core<K, V> {
     /// Refuses triggers from outside; holders may still retry their keys.
     pub fn close(&mut self) {
         if self.phase == Phase::Open {
-            self.enter_phase(Phase::Closed);
+            self.set_phase(Phase::Closed);
         }
     }
 
     /// Enters a phase after the first.
-    fn enter_phase(&mut self, phase: Phase) {
+    fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
         self.fast_add = false;
     }
@@ -275,7 +177,7 @@ impl<K, V> Core<K, V> {
     /// [`advance`](Self::advance) until it has no more to do.
     pub fn shut_down(&mut self) -> ShutDown {
         self.releases += 1;
-        self.end_phase();
+        self.shut();
         let before = self.dropped;
         self.begin_dropping();
         let (ready, dirty) = self.open.owed();
@@ -289,8 +191,8 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    fn end_phase(&mut self) {
-        self.enter_phase(Phase::ShutDown);
+    fn shut(&mut self) {
+        self.set_phase(Phase::ShutDown);
         self.waiting_drain = None;
         self.only_retries = false;
         self.line.resume(self.now);
@@ -321,7 +223,7 @@ impl<K, V> Core<K, V> {
         match waiting {
             // phases only move forward: a queue that is shut down takes no retries again
             WaitingKeys::WaitForRetries if !deadline.is_never() && self.phase != Phase::ShutDown => {
-                self.enter_phase(Phase::Closed);
+                self.set_phase(Phase::Closed);
                 self.waiting_drain = Some(deadline);
                 self.only_retries = true;
                 self.sweep = Sweep::KeepRetries;
@@ -329,17 +231,17 @@ impl<K, V> Core<K, V> {
                 self.watch_end();
             }
             WaitingKeys::Drop | WaitingKeys::WaitForRetries => {
-                self.end_phase();
+                self.shut();
                 self.begin_dropping();
             }
             WaitingKeys::RunNow => {
-                self.end_phase();
+                self.shut();
                 self.sweep = Sweep::Fire;
                 self.watch_end();
             }
             WaitingKeys::Wait if self.phase == Phase::ShutDown => {}
             WaitingKeys::Wait => {
-                self.enter_phase(Phase::Closed);
+                self.set_phase(Phase::Closed);
                 self.waiting_drain = Some(deadline);
                 self.only_retries = false;
                 self.line.resume(self.now);
@@ -362,7 +264,7 @@ impl<K, V> Core<K, V> {
             && self.asking == 0
             && self.sweep == Sweep::None
         {
-            self.end_phase();
+            self.shut();
             if self.timers.len() > 0 {
                 self.begin_dropping();
             }
@@ -377,7 +279,7 @@ impl<K, V> Core<K, V> {
 
     /// Whether the time matters to a look: a timer or a drain's deadline may have come, or timestamps are
     /// kept. If not, [`advance`](Self::advance) may be given any earlier instant.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.pending_work & pending_work::TIME != 0
@@ -394,7 +296,7 @@ impl<K, V> Core<K, V> {
     /// Whether a call needs no work before or after it, except for timers that fall due: nothing is being
     /// shut down, no panic needs repair, nothing waits to be dropped, and whether time matters is unchanged
     /// since [`take_timed`](Self::take_timed) was called. This is the usual case.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {
         self.pending_work & !pending_work::TIME == 0

@@ -3,48 +3,12 @@
 //! A key has its slot for as long as it is known. So a walk over the slots in the order of their numbers
 //! meets each key once that is known all the time, whatever comes and goes meanwhile.
 
-use super::observe::KeyState;
-use super::{Core, Paused, Stats};
+use super::answers::{KeyState, Only, Stats};
+use super::state::Core;
 use crate::arena::{CHUNK, KeyRef};
 
 /// Minimum number of slots that a page examines if they do not match.
 const EXAMINED: usize = 4_096;
-
-/// Selects the keys of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Only {
-    /// Keys in line.
-    Ready,
-    /// Keys that workers have.
-    Held,
-    /// Held keys that were triggered during their run.
-    Dirty,
-    /// Keys with a timer, even if they are also in line or held.
-    Waiting,
-    /// Keys with failures on record, if the queue counts them.
-    Failed,
-    /// Keys that are themselves paused.
-    Paused,
-    /// Keys of a paused group that are not themselves paused.
-    GroupPaused,
-}
-
-impl Only {
-    /// Whether a key in this state is selected.
-    #[must_use]
-    pub fn is(self, state: &KeyState) -> bool {
-        match self {
-            Self::Ready => state.ready,
-            Self::Held => state.held,
-            Self::Dirty => state.dirty,
-            Self::Waiting => state.waiting_until.is_some(),
-            Self::Failed => state.failures > 0,
-            Self::Paused => state.paused == Some(Paused::Key),
-            Self::GroupPaused => state.paused == Some(Paused::Group),
-        }
-    }
-}
 
 impl<K, V> Core<K, V> {
     /// Lends the next keys, at most `most`, from the slot `from` on, to `each`. Returns where the next page

@@ -9,109 +9,18 @@
 //! decides: a key whose run is then done without another one to come is unfinished; one that has succeeded
 //! all the same, or was given up, is not.
 
-use super::run::{How, RetryDelay};
-use super::shutdown::BATCH;
-use super::trigger::{Accepted, Delay, Trigger};
-use super::{BACKOFF, Core, DIRTY, HELD, KeyState, PAUSED, READY, WINDOW};
+use super::answers::RunRef;
+use super::answers::{Accepted, KeyState, UnfinishedKey, UnfinishedReason};
+use super::flags::{BACKOFF, DIRTY, HELD, READY, WINDOW};
+use super::ledger::{Entry, Outlived, Refusal};
+use super::options::{Delay, How, RetryDelay, Trigger};
+use super::state::{BATCH, Core};
 use crate::Instant;
 use crate::arena::{CHUNK, KeyRef};
+use crate::line::PAUSED;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
+use alloc::collections::BTreeMap;
 use core::time::Duration;
-
-/// The reason why a key is unfinished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum UnfinishedReason {
-    /// Its run failed, and the retry was refused.
-    RetryRefused,
-    /// Its timer was dropped, or a run asked for a later one and was refused.
-    TimerDropped,
-}
-
-impl fmt::Display for UnfinishedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RetryRefused => "its retry was refused by a shutdown",
-            Self::TimerDropped => "its timer was dropped by a shutdown",
-        })
-    }
-}
-
-/// A key that a drain left unfinished, with its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnfinishedKey<K, V = ()> {
-    /// The key.
-    pub key: K,
-    /// The merged payload that its next run would have got.
-    pub value: Option<V>,
-    /// Number of requeues through the limiter since it was last forgotten.
-    pub failures: u32,
-    /// The attempt of its next run.
-    pub attempt: u32,
-    /// When it would have been due. `None` if only the limiter could say: a refused retry does not ask it.
-    pub due: Option<Instant>,
-    /// The priority of its next run.
-    pub priority: i16,
-    /// The reason.
-    pub reason: UnfinishedReason,
-}
-
-/// A refused retry of a current run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
-    due: Option<Instant>,
-    reason: UnfinishedReason,
-}
-
-impl Refusal {
-    /// Whether the run failed: not if it asked for a later run without a failure.
-    pub(super) fn is_failure(&self) -> bool {
-        self.reason == UnfinishedReason::RetryRefused
-    }
-}
-
-/// A run that a shutdown dropped and a store still owes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outlived {
-    /// `None` is now.
-    due: Option<Instant>,
-    priority: i16,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    slot: u32,
-    due: Option<Instant>,
-    /// The attempt of the next run.
-    attempt: u32,
-    priority: i16,
-    reason: UnfinishedReason,
-}
-
-/// The list.
-#[derive(Debug, Default)]
-pub(super) struct Ledger {
-    /// By number, in the order in which keys came into the list.
-    entries: BTreeMap<u64, Entry>,
-    /// The numbers by slot.
-    numbers: BTreeMap<u32, u64>,
-    /// The number of the next entry: the total so far.
-    next: u64,
-    /// Numbers of entries that were not reported.
-    untold: VecDeque<u64>,
-    /// Triggers that were dropped while their limiters are being asked: they enter the list when those have
-    /// answered.
-    coming: usize,
-    /// The list was reported: the answer of a drain was made.
-    answered: bool,
-    /// The next slot to be examined by a drain that keeps the timers of failed keys.
-    scanned: u32,
-    /// The windows found by it, ordered by their ends.
-    windows: BTreeMap<(Instant, u32), u32>,
-}
 
 /// Maximum number of slots that one lock hold examines.
 const EXAMINED: usize = 1_024;
@@ -132,7 +41,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Handles a trigger that was dropped, after its limiter has answered or panicked.
-    #[cold]
     pub(super) fn has_come_late(&mut self) {
         if let Some(ledger) = &mut self.ledger {
             ledger.coming = ledger.coming.saturating_sub(1);
@@ -239,7 +147,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Records that a run asked for another one, and was refused.
-    #[cold]
     pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>) {
         let (after, reason) = match how {
             How::Again(after) => (Some(*after), UnfinishedReason::TimerDropped),
@@ -258,7 +165,7 @@ impl<K, V> Core<K, V> {
 
     /// Records that the retry of this run, which [`ask`](Self::ask) has just refused, was to come after this
     /// delay whatever the limiter says.
-    pub fn refused_to_come_after(&mut self, run: &super::RunRef<K>, delay: Duration) {
+    pub fn refused_to_come_after(&mut self, run: &RunRef<K>, delay: Duration) {
         let due = self.due_after(Some(delay));
         if let Some(refusal) = self.refusals.get_mut(&run.slot()) {
             refusal.due = due;
@@ -271,7 +178,7 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If merge panics: the key has what that left of the payload.
-    pub fn leave_payload(&mut self, run: &super::RunRef<K>, payload: &mut Option<V>) {
+    pub fn leave_payload(&mut self, run: &RunRef<K>, payload: &mut Option<V>) {
         if self.refusals.get(&run.slot()).is_some_and(Refusal::is_failure) && !self.is_inert(run) {
             self.merge_back(run.slot(), payload.take());
         }
@@ -279,7 +186,7 @@ impl<K, V> Core<K, V> {
 
     /// Whether the run asked for another one, and was refused.
     #[must_use]
-    pub fn was_refused(&self, run: &super::RunRef<K>) -> bool {
+    pub fn was_refused(&self, run: &RunRef<K>) -> bool {
         self.refusals.contains_key(&run.slot()) && !self.is_inert(run)
     }
 
@@ -430,21 +337,13 @@ impl<K, V> Core<K, V> {
 impl<K: Eq, V> Core<K, V> {
     /// Handles a trigger that was dropped while its limiter was asked. If a drain dropped it, its key enters
     /// the list.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn enter_dropped(
-        &mut self,
-        trigger: &mut Trigger<K, V>,
-        hash: u32,
-        delay: Delay<'_>,
-    ) -> Accepted {
-        if let (true, Delay::Asked(after, _, asking)) = (self.ledger.is_some(), delay) {
-            let Trigger { key, value, priority } = trigger;
-            let (slot, _) = self.find_or_know(key, hash);
+    pub(super) fn list_late(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Accepted {
+        if let (true, Delay::Asked(after, _, asking)) = (self.ledger.is_some(), trigger.delay) {
+            let (slot, _) = self.find_or_know(&mut trigger.key, hash);
             self.suspect(Some(slot));
-            self.merge_in(slot, value.take());
+            self.merge_in(slot, trigger.value.take());
             let (due, reason) = (Some(asking.at + after), UnfinishedReason::TimerDropped);
-            self.list(Entry { slot, due, attempt: 1, priority: *priority, reason });
+            self.list(Entry { slot, due, attempt: 1, priority: trigger.priority, reason });
             self.suspect(None);
         }
         Accepted::DROPPED

@@ -8,228 +8,33 @@
 //! A slot has one entry among the timers: the earlier of the window's end and the key's own timer. While a
 //! window is open the own timer is kept here, with its place among equals, and neither moves the other.
 
-use super::backoff::InBackoff;
-use super::trigger::{Accepted, Added, Refused, Trigger, latest};
-use super::{
-    BACKOFF, Core, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW,
+use super::answers::{Accepted, Added};
+use super::flags::{
+    BACKOFF, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW,
 };
+use super::options::{Debounce, InBackoff, Trigger};
+use super::state::Core;
+use super::timer::latest;
+use super::windows::Window;
 use crate::Instant;
-use crate::column::Column;
 use crate::line::Ticket;
 use crate::timers::Place;
 use core::time::Duration;
 
-/// A debounce: the key runs once no trigger has come for some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use = "a debounce does nothing until it is given to a queue or a trigger"]
-pub struct Debounce {
-    quiet: Duration,
-    max: Duration,
-    leading: bool,
-}
-
-impl Debounce {
-    /// A debounce with this quiet time: the key runs when no trigger has come for `quiet`, at the latest 10
-    /// times as long after the first one. Zero is no debounce: the key runs at once.
-    pub const fn new(quiet: Duration) -> Self {
-        Self { quiet, max: quiet.saturating_mul(10), leading: false }
-    }
-
-    /// Sets the maximum time from the first trigger of the window to the run, however many come. A maximum
-    /// shorter than `quiet` ends each window after `max`; zero is no debounce.
-    pub const fn max(self, max: Duration) -> Self {
-        Self { max, ..self }
-    }
-
-    /// Lets the first trigger run at once and open a window: those that come in it give one more run, at its
-    /// end.
-    pub const fn leading(self) -> Self {
-        Self { leading: true, ..self }
-    }
-
-    /// The quiet time.
-    #[must_use]
-    pub const fn quiet(&self) -> Duration {
-        self.quiet
-    }
-
-    /// Maximum time that a window is open.
-    #[must_use]
-    pub const fn longest(&self) -> Duration {
-        self.max
-    }
-
-    /// Whether the first trigger runs at once.
-    #[must_use]
-    pub const fn is_leading(&self) -> bool {
-        self.leading
-    }
-
-    /// Whether it debounces anything.
-    pub(super) fn is_on(&self) -> bool {
-        !self.quiet.is_zero() && !self.max.is_zero()
-    }
-}
-
-/// How a shutdown, which closes the window, counts its key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Tally {
-    #[default]
-    Nothing,
-    Ready,
-    Dirty,
-}
-
-/// A window; a closed one is the default.
-#[derive(Clone, Copy, Debug, Default)]
-struct Window {
-    open: bool,
-    /// When its first trigger came.
-    began: Instant,
-    ends: Place,
-    /// It owes a run: its end makes the key ready.
-    owes: bool,
-    /// It was opened during the current run, and all its triggers respect a back-off.
-    respects: bool,
-    /// The highest priority of its triggers.
-    priority: i16,
-    /// The key's own timer.
-    own: Option<Place>,
-    tally: Tally,
-}
-
-impl Window {
-    /// Whether it is open and the key has no timer of its own; and whether it also owes no run.
-    fn stands_alone(&self) -> (bool, bool) {
-        let alone = self.open && self.own.is_none();
-        (alone, alone && !self.owes)
-    }
-}
-
-/// The windows of a queue.
-#[derive(Debug)]
-pub(super) struct Windows {
-    windows: Column<Window>,
-    open: usize,
-    /// Number of open windows of keys without a timer of their own.
-    alone: usize,
-    /// Number of open windows that owe no run, of keys without a timer of their own.
-    idle: usize,
-    /// Numbers that closing all of them would add.
-    ready: usize,
-    dirty: usize,
-    /// When they were shut, by the deadline of a drain that has passed.
-    shut: Option<Instant>,
-}
-
-impl Windows {
-    pub(super) const fn new() -> Self {
-        Self { windows: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
-    }
-
-    /// Number of open windows of keys without a timer of their own.
-    pub(super) fn alone(&self) -> usize {
-        self.alone
-    }
-
-    /// Number of windows that hold nothing up: they owe no run, and their keys have no timer.
-    pub(super) fn idle(&self) -> usize {
-        self.idle
-    }
-
-    /// Shuts the windows, because the deadline of a drain has passed.
-    pub(super) fn shut_at(&mut self, deadline: Instant) {
-        self.shut = Some(deadline);
-    }
-
-    pub(super) fn any_open(&self) -> bool {
-        self.open > 0
-    }
-
-    /// Numbers of keys that become ready, and dirty, if all are closed.
-    pub(super) fn owed(&self) -> (usize, usize) {
-        (self.ready, self.dirty)
-    }
-
-    pub(super) fn free_page(&mut self, chunk: u32) {
-        self.windows.free_page(chunk);
-    }
-
-    /// A copy of a slot's open window.
-    fn of(&self, slot: u32) -> Window {
-        self.windows.get(slot).copied().unwrap_or_default()
-    }
-
-    /// Changes a slot's open window. `flags` are its key's.
-    fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
-        let window = self.windows.entry(slot);
-        let (was_alone, was_idle) = window.stands_alone();
-        let answer = change(window);
-        let (is_alone, is_idle) = window.stands_alone();
-        let tally = match flags & (HELD | READY | DIRTY) {
-            0 if window.owes => Tally::Ready,
-            HELD if window.owes => Tally::Dirty,
-            _ => Tally::Nothing,
-        };
-        let before = core::mem::replace(&mut window.tally, tally);
-        self.alone = self.alone + usize::from(is_alone) - usize::from(was_alone);
-        self.idle = self.idle + usize::from(is_idle) - usize::from(was_idle);
-        if let Some(counted) = self.counted(before) {
-            *counted -= 1;
-        }
-        if let Some(counted) = self.counted(tally) {
-            *counted += 1;
-        }
-        answer
-    }
-
-    fn counted(&mut self, tally: Tally) -> Option<&mut usize> {
-        match tally {
-            Tally::Nothing => None,
-            Tally::Ready => Some(&mut self.ready),
-            Tally::Dirty => Some(&mut self.dirty),
-        }
-    }
-}
-
 impl<K: Eq, V> Core<K, V> {
-    /// Adds an immediate trigger from outside with a debounce of its own.
-    ///
-    /// # Errors
-    ///
-    /// Like [`add`](Self::add).
-    ///
-    /// # Panics
-    ///
-    /// Like `add`.
-    pub fn add_debounced(
+    /// Applies an immediate trigger with a debounce to the key in this slot, which it has made known if it is `new`.
+    pub(super) fn debounce(
         &mut self,
+        slot: u32,
         trigger: &mut Trigger<K, V>,
-        hash: u32,
-        in_backoff: Option<InBackoff>,
-        debounce: Debounce,
-    ) -> Result<Accepted, Refused> {
-        self.admits_outside()?;
-        self.knows_priorities(trigger)?;
-        self.enter_with_defaults(trigger, hash, super::Delay::Now, in_backoff, Some(debounce))
-    }
-
-    /// Enters an admitted trigger with a debounce.
-    #[inline(never)]
-    pub(super) fn enter_debounced(
-        &mut self,
-        trigger: &mut Trigger<K, V>,
-        hash: u32,
         in_backoff: InBackoff,
         debounce: Debounce,
+        new: bool,
     ) -> Accepted {
-        let Trigger { key, value, priority } = trigger;
-        let (slot, new) = self.find_or_know(key, hash);
-        if new {
-            self.suspect(Some(slot));
-        } else {
+        if !new {
             self.fire_if_due(slot);
         }
+        let Trigger { value, priority, .. } = trigger;
         let resets = !new && self.resets(slot, in_backoff);
         let flags = self.arena.flags(slot);
         let respects = in_backoff == InBackoff::Respect;
@@ -244,7 +49,7 @@ impl<K: Eq, V> Core<K, V> {
             self.make_dirty_respecting(slot, self.now, *priority);
             self.coalesced()
         } else if pending || leads {
-            let added = self.trigger_now(slot, value, *priority);
+            let added = self.make_pending(slot, value, *priority);
             if leads {
                 self.push_back(slot, debounce, Window::default());
             }
@@ -257,7 +62,6 @@ impl<K: Eq, V> Core<K, V> {
         };
         if resets {
             self.reset(slot, flags, false);
-            self.forget_elsewhere(key);
         }
         self.suspect(None);
         Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }
@@ -362,7 +166,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Sets the own timer of a key with an open window.
-    #[cold]
     pub(super) fn time_beside_window(&mut self, slot: u32, due: Instant) {
         let own = self.timers.new_place(due);
         self.open.change(slot, self.arena.flags(slot), |window| window.own = Some(own));
@@ -370,7 +173,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Removes the own timer of a key with an open window.
-    #[cold]
     pub(super) fn clear_beside_window(&mut self, slot: u32) -> bool {
         let flags = self.arena.flags(slot);
         let (had, owes) = self.open.change(slot, flags, |window| (window.own.take().is_some(), window.owes));
@@ -391,7 +193,6 @@ impl<K, V> Core<K, V> {
     /// Covers a window by another cause that makes the key ready, or dirty without respecting a back-off,
     /// with this priority. That run also serves the triggers of a window that owes one, which closes. Returns
     /// the higher of this priority and theirs.
-    #[cold]
     pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
         if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
             return priority;
@@ -409,7 +210,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Updates the counts after the state of a key with an open window has changed.
-    #[cold]
     pub(super) fn tally_window(&mut self, slot: u32, flags: u32) {
         self.open.change(slot, flags, |_| ());
     }
@@ -422,7 +222,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Handles the end of the run of a key with an open window.
-    #[cold]
     pub(super) fn window_at_end(&mut self, slot: u32, flags: u32) {
         if flags & DIRTY != 0 {
             let priority = self.cover(slot, i16::MIN);
@@ -434,7 +233,6 @@ impl<K, V> Core<K, V> {
 
     /// Ends a window, or fires the own timer beside it. With `lets_go` a key that there is no reason left to
     /// know is removed; otherwise the caller uses it.
-    #[cold]
     pub(super) fn fire_beside_window(&mut self, slot: u32, lets_go: bool) {
         let Window { ends, own, .. } = self.open.of(slot);
         if let Some(own) = own.filter(|own| self.timers.is_before(*own, ends)) {
@@ -479,7 +277,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// Drops the timers of a key with an open window, which closes, for a shutdown.
-    #[cold]
     pub(super) fn drop_beside_window(&mut self, slot: u32) {
         if self.own_due(slot).is_some() {
             self.drop_timer(slot);

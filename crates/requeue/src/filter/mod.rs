@@ -110,7 +110,6 @@ impl Filter {
 
     /// Enters the integer key of a redundant add, unless the state machine must see each add.
     #[cold]
-    #[inline(never)]
     pub(crate) fn publish<K, V>(&self, core: &mut Core<K, V>, ticket: Ticket, key: u64, hash: u32) {
         if !core.publish(ticket) {
             return;
@@ -138,7 +137,6 @@ impl Filter {
         }
     }
 
-    #[cold]
     fn grow(&self) {
         let gate = self.gate.load(Relaxed);
         if self.tables.was_too_small() && (1..LEVELS).contains(&gate) {
@@ -150,7 +148,6 @@ impl Filter {
 
     /// Withdraws a published key that is being handed out: under the mutex, before its handler can begin.
     #[cold]
-    #[inline(never)]
     pub(crate) fn withdraw<K>(&self, key: &K, hash: u32) {
         // the Acquire is for tables that others made without the mutex; one that is
         // not in use yet is empty

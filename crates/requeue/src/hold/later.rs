@@ -50,7 +50,6 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Notes what a drop was to do.
-    #[cold]
     pub(crate) fn note_later(&self, what: Later<K, V>) {
         self.laters.lock().push(what);
     }
@@ -73,7 +72,6 @@ impl<K, V> Shared<K, V> {
     }
 
     /// For a drop on the thread that has the lock: panics with words unless a panic unwinds already.
-    #[cold]
     pub(crate) fn refuses_itself(&self) {
         if !std::thread::panicking() {
             drop(self.lock());

@@ -152,35 +152,30 @@ impl<K, V> Shared<K, V> {
     #[inline(always)]
     pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if reading.is_some() || self.timed.load(Relaxed) {
-            return self.enter_timed(reading);
+            let now = *reading.get_or_insert_with(|| self.clock.now());
+            let mut hold = self.lock();
+            hold.reading = Some(now);
+            return if hold.core.advance(now) { self.advance_more(hold, reading) } else { hold };
         }
         let hold = self.lock();
         if hold.core.is_up_to_date() { hold } else { self.advance_more(hold, reading) }
     }
 
-    #[inline(always)]
-    fn enter_timed(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
-        let now = *reading.get_or_insert_with(|| self.clock.now());
-        let mut hold = self.lock();
-        hold.reading = Some(now);
-        if hold.core.advance(now) { self.advance_more(hold, reading) } else { hold }
-    }
-
     /// Takes the lock for a call that is not a look, such as the end of a run. It fires nothing, and reads
     /// the clock, if the caller has not, only if every call needs the time.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hold(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
         self.hold_by(reading, Caller::Other)
     }
 
     /// Like [`hold`](Self::hold), for a call that adds keys: other waiting callers mostly get the lock first
     /// (`lock/mod.rs`).
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hold_to_add(&self, reading: Option<Instant>) -> Hold<'_, K, V> {
         self.hold_by(reading, Caller::Adds)
     }
 
-    #[inline(always)]
+    #[inline]
     fn hold_by(&self, reading: Option<Instant>, by: Caller) -> Hold<'_, K, V> {
         if reading.is_some() || self.stamps {
             return self.hold_timed(reading, by);
@@ -217,17 +212,17 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Like [`enter`](Self::enter), at an instant that was already read.
-    pub(crate) fn enter_at(&self, now: Instant) -> Hold<'_, K, V> {
+    pub(crate) fn look_at(&self, now: Instant) -> Hold<'_, K, V> {
         self.enter(&mut Some(now))
     }
 
     /// Takes the lock without letting time pass: for steps that user code must not be able to prevent.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock(&self) -> Hold<'_, K, V> {
         self.lock_by(Caller::Other)
     }
 
-    #[inline(always)]
+    #[inline]
     fn lock_by(&self, by: Caller) -> Hold<'_, K, V> {
         let mut hold = Held::new(self, by);
         hold.reading = None;
@@ -325,7 +320,7 @@ impl<K, V> Shared<K, V> {
 
     /// Tells the journal the state of a key from now on: nothing if the key is gone, otherwise that of its
     /// slot.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn tell_known(
         &self,
         core: &Core<K, V>,
@@ -338,7 +333,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the journal of a run's end, and takes the key back if the journal's store hands keys out.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn tell_end(
         &self,
         core: &mut Core<K, V>,
@@ -350,8 +345,6 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn tell_end_in_full(
         &self,
         core: &mut Core<K, V>,
@@ -377,8 +370,6 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn tell_known_in_full(
         &self,
         core: &Core<K, V>,
@@ -397,11 +388,11 @@ impl<K, V> Shared<K, V> {
 
     /// Shuts the queue down. Also called when a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
-        let mut hold = self.enter_at(now);
+        let mut hold = self.look_at(now);
         self.filter.close();
         let dropped = hold.core.shut_down();
         hold.close();
-        self.finish_sweep(now);
+        self.sweep(now);
         dropped
     }
 
@@ -414,8 +405,8 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Completes a shutdown's work on all timers, one batch per lock hold.
-    pub(crate) fn finish_sweep(&self, now: Instant) {
-        self.enter_at(now).close();
+    pub(crate) fn sweep(&self, now: Instant) {
+        self.look_at(now).close();
         // users' code may have caught the panic of a drop
         self.make_up_for_drops();
     }
@@ -486,7 +477,6 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells a limiter that keeps its own counts which keys were reset.
-    #[cold]
     fn forget_all(&self, keys: Vec<K>) {
         for key in keys {
             quietly(|| self.limiter.forget(&key));
@@ -495,7 +485,6 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls `on_dropped` for keys that were dropped for room, and gives the keys back.
-    #[cold]
     fn tell_of_dropped(&self, dropped: Vec<(KeyRef<K>, Option<V>)>) {
         let keys = dropped.len() as u64;
         self.tell(|m| m.dropped(keys));
@@ -531,7 +520,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics of a key that was handed out.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
         if let Some(waited) = waited {
             self.tell(|m| m.handed_out(waited));
@@ -539,7 +528,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Tells the metrics of a run that ended.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn tell_worked(&self, worked: Option<Duration>, end: RunEnd) {
         if let Some(took) = worked {
             self.tell(|m| m.run_ended(took, end));
@@ -561,7 +550,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Registers a callback for keys that a drain leaves unfinished.
-    pub(crate) fn add_give_up_hook(&self, hook: Weak<OnUnfinished<K>>) {
+    pub(crate) fn hook_give_up(&self, hook: Weak<OnUnfinished<K>>) {
         let mut hooks = self.give_up_hooks.lock();
         hooks.retain(|other| other.strong_count() > 0);
         hooks.push(hook);
@@ -577,7 +566,6 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls the metrics sink. A sink that panics loses a number, not a key.
-    #[inline(always)]
     pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
             tell(&**metrics, what);
@@ -587,7 +575,7 @@ impl<K, V> Shared<K, V> {
 
 impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
     fn gauges(&self) -> Gauges {
-        self.enter_at(self.now()).with(|hold| hold.core.gauges())
+        self.look_at(self.now()).with(|hold| hold.core.gauges())
     }
 
     fn depth_by_priority(&self) -> Option<Vec<(i16, usize)>> {
@@ -595,7 +583,7 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
         while let Some(rank) = from {
             // there is room before the lock is taken
             all.reserve(256);
-            from = self.enter_at(now).with(|hold| hold.core.depths(rank, &mut all));
+            from = self.look_at(now).with(|hold| hold.core.depths(rank, &mut all));
         }
         self.priorities.then_some(all)
     }
@@ -605,7 +593,7 @@ impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
         while let Some(at) = from {
             // there is room before the lock is taken
             all.reserve(256);
-            from = self.enter_at(now).with(|hold| hold.core.told_groups(at, &mut all));
+            from = self.look_at(now).with(|hold| hold.core.told_groups(at, &mut all));
         }
         all
     }
@@ -626,7 +614,7 @@ pub(crate) type Hold<'a, K, V> = Held<'a, Shared<K, V>>;
 impl<K, V> Locked for Shared<K, V> {
     type Value = State<K, V>;
 
-    #[inline(always)]
+    #[inline]
     fn the_lock(&self) -> &Lock<State<K, V>> {
         &self.state
     }
@@ -634,7 +622,6 @@ impl<K, V> Locked for Shared<K, V> {
     /// Ends a hold that was not closed because a panic of user code unwinds through it. The state is repaired
     /// in this hold, so that no other hold sees it broken.
     #[cold]
-    #[inline(never)]
     fn end(held: Plain<'_, State<K, V>>, shared: &Self) {
         shared.unlock(held);
         shared.make_up_for_drops();
@@ -642,7 +629,7 @@ impl<K, V> Locked for Shared<K, V> {
 }
 
 impl<'a, K, V> Hold<'a, K, V> {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn shared(&self) -> &'a Shared<K, V> {
         self.owner()
     }

@@ -33,7 +33,7 @@ mod system {
         *REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(in crate::lock) fn light() {
         compiler_fence(SeqCst);
     }
@@ -62,7 +62,7 @@ mod symmetric {
         true
     }
 
-    #[inline(always)]
+    #[inline]
     pub(in crate::lock) fn light() {
         if !leaves_out("light_barrier") {
             fence(SeqCst);

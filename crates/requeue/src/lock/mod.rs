@@ -64,7 +64,7 @@ impl<T> Lock<T> {
         self.value.get_mut()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock(&self) -> Held<'_, Self> {
         Held::new(self, Caller::Other)
     }
@@ -95,12 +95,12 @@ pub(crate) type Plain<'a, T> = Held<'a, Lock<T>>;
 impl<T> Locked for Lock<T> {
     type Value = T;
 
-    #[inline(always)]
+    #[inline]
     fn the_lock(&self) -> &Lock<T> {
         self
     }
 
-    #[inline(always)]
+    #[inline]
     fn end(held: Plain<'_, T>, _: &Self) {
         held.release();
     }
@@ -113,20 +113,20 @@ pub(crate) struct Held<'a, L: Locked> {
 }
 
 impl<'a, L: Locked> Held<'a, L> {
-    #[inline(always)]
+    #[inline]
     pub(crate) fn new(of: &'a L, by: Caller) -> Self {
         #[cfg(all(requeue_counted, not(requeue_loom)))]
         crate::sync::count_lock();
         Self { of, taken: of.the_lock().raw.lock(by) }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn owner(&self) -> &'a L {
         self.of
     }
 
     /// Converts the hold to one after which no code runs.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn into_plain(mut self) -> Plain<'a, L::Value> {
         let (of, taken) = (self.of, std::mem::take(&mut self.taken));
         std::mem::forget(self);
@@ -134,7 +134,7 @@ impl<'a, L: Locked> Held<'a, L> {
     }
 
     /// Releases the lock, and no more.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn release(mut self) {
         let (of, taken) = (self.of, std::mem::take(&mut self.taken));
         std::mem::forget(self);
@@ -143,7 +143,7 @@ impl<'a, L: Locked> Held<'a, L> {
 }
 
 impl<L: Locked> Drop for Held<'_, L> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         L::end(Held { of: self.of.the_lock(), taken: std::mem::take(&mut self.taken) }, self.of);
     }
@@ -152,7 +152,7 @@ impl<L: Locked> Drop for Held<'_, L> {
 impl<L: Locked> Deref for Held<'_, L> {
     type Target = L::Value;
 
-    #[inline(always)]
+    #[inline]
     #[expect(unsafe_code, reason = "see above")]
     fn deref(&self) -> &L::Value {
         // SAFETY: this hold alone reaches the value until it ends, and it is borrowed as long as what is returned.
@@ -161,7 +161,7 @@ impl<L: Locked> Deref for Held<'_, L> {
 }
 
 impl<L: Locked> DerefMut for Held<'_, L> {
-    #[inline(always)]
+    #[inline]
     #[expect(unsafe_code, reason = "see above")]
     fn deref_mut(&mut self) -> &mut L::Value {
         // SAFETY: as above, and this hold is borrowed mutably.

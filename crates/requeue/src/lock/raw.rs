@@ -60,7 +60,7 @@ const CALLER: usize = 3;
 
 impl Caller {
     /// The lock's word while this thread has it.
-    #[inline(always)]
+    #[inline]
     fn on_this_thread(self) -> usize {
         self as usize | this_thread()
     }
@@ -117,7 +117,6 @@ const FENCES: u8 = 2;
 
 /// Panics because code that the queue runs under its lock has called the queue.
 #[cold]
-#[inline(never)]
 fn waits_for_itself() -> ! {
     panic!(
         "a queue was called from code that it runs under its own lock, and would wait for itself for ever: Eq, a merge \
@@ -180,7 +179,6 @@ impl RawLock {
     }
 
     #[cold]
-    #[inline(never)]
     fn back_off(&self, by: Caller, mut holder: usize) {
         let word = by.on_this_thread();
         if holder & !CALLER == word & !CALLER {
@@ -246,7 +244,6 @@ impl RawLock {
     }
 
     #[cold]
-    #[inline(never)]
     fn after_release(&self) {
         if self.after.load(Relaxed) & FENCES != 0 {
             fence(SeqCst);

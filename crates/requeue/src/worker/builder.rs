@@ -397,7 +397,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
             let hook = hook.clone();
             let hears: Arc<OnUnfinished<K>> =
                 Arc::new(move |key, reason| hook(key, &Failure::Unfinished(reason)));
-            self.queue.add_give_up_hook(Arc::downgrade(&hears));
+            self.queue.hook_give_up(Arc::downgrade(&hears));
             let _ = set.kept_hook.set(Box::new(hears));
         }
         (WorkerShared { queue: self.queue, set, rules: self.rules }, self.workers, supply)

@@ -244,7 +244,6 @@ impl<K, V> WorkerLoop<K, V> {
     }
 
     /// Users' code has panicked as it looked for a key (a clock, an order).
-    #[cold]
     pub(super) fn look_failed(&mut self, shared: &WorkerShared<K, V>) {
         let Self { ask, cell, .. } = self;
         if ask.ending.is_some() {

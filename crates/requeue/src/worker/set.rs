@@ -76,7 +76,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
         self.begin_drain(options, now).0
     }
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>) {
-        self.enter_at(now).with(|hold| (hold.core.stats(), drain.map(|base| self.drained(&hold.core, base))))
+        self.look_at(now).with(|hold| (hold.core.stats(), drain.map(|base| self.drained(&hold.core, base))))
     }
     fn tell_unfinished(&self) {
         self.tell_unfinished(false);
@@ -84,7 +84,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
         // not under the lock: a clone is users' code
         let waker = waker.clone();
-        let mut hold = self.enter_at(now);
+        let mut hold = self.look_at(now);
         let Stats { ready, dirty, waiting, held, .. } = hold.core.stats();
         // a run may still ask for a retry, of a drain that works failed keys off
         let only_runs = held > 0 && ready + dirty + waiting == 0;

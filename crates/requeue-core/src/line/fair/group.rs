@@ -50,7 +50,7 @@ pub(super) struct Rest {
 
 impl Group {
     /// A key of it goes in its turn, and is held. Returns whether the group has come to its cap.
-    #[inline(always)]
+    #[inline]
     pub(super) fn serves(&mut self) -> bool {
         self.ready -= 1;
         self.held += 1;
@@ -58,7 +58,7 @@ impl Group {
     }
 
     /// A run of one of its keys ends. Returns whether the group has left its cap.
-    #[inline(always)]
+    #[inline]
     fn ends(&mut self) -> bool {
         self.held -= 1;
         self.held + 1 == self.cap
@@ -90,8 +90,8 @@ impl<K> Fair<K> {
 
     /// The number of the group of a key that becomes known: it has yet to count there. Users' code, as
     /// above.
-    #[inline(always)]
-    pub(in crate::line) fn name(&mut self, key: &K) -> u32 {
+    #[inline]
+    pub(crate) fn name(&mut self, key: &K) -> u32 {
         if self.half.is_some() {
             self.drop_half();
         }
@@ -103,7 +103,7 @@ impl<K> Fair<K> {
     }
 
     /// The group of a key that is likely to become known, if the last one did. Asks for the group's memory.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prefetch_group(&mut self, key: &K) -> Option<u32> {
         if !self.expects_new {
             return None;
@@ -121,14 +121,12 @@ impl<K> Fair<K> {
         self.expects_new = false;
     }
 
-    #[cold]
     pub(super) fn drop_half(&mut self) {
         if let Some(number) = self.half.take() {
             self.drop_group(number);
         }
     }
 
-    #[inline(never)]
     pub(super) fn make_group(&mut self, number: u32) {
         let Ruled { weight, cap, shown, rate } = self.naming.rules_of_the_last();
         let bucket = rate.filter(|_| self.rated).map(|rate| Box::new(Bucket::new(rate)));
@@ -156,7 +154,7 @@ impl<K> Fair<K> {
     }
 
     /// The run of a key has ended.
-    pub(in crate::line) fn ended(&mut self, slot: u32) {
+    pub(crate) fn ended(&mut self, slot: u32) {
         let number = self.group_of(slot);
         if self.nodes.of_group(number).is_some_and(|entry| entry.group.ends()) {
             self.shut_or_open(number, false);
@@ -178,7 +176,6 @@ impl<K> Fair<K> {
         goes.then_some(number)
     }
 
-    #[inline(never)]
     pub(crate) fn drop_group(&mut self, number: u32) {
         if (self.rated || self.rests.entry(number).filling) && self.keeps_bucket(number) {
             return;

@@ -30,7 +30,6 @@ impl<K> Fair<K> {
     }
 
     /// A group may not be served any more, or may be again.
-    #[inline(never)]
     pub(super) fn shut_or_open(&mut self, number: u32, shut: bool) {
         let ready = self.nodes.group(number).ready;
         if shut {
@@ -81,7 +80,7 @@ impl<K> Fair<K> {
 
     /// Pauses the key's group, at a time of the queue's [`AgeClock`](crate::line::overdue::AgeClock). Users' code: if it
     /// panics nothing has changed, but for what the next call sets right.
-    pub(in crate::line) fn pause_group(&mut self, key: &K, now: Instant) {
+    pub(crate) fn pause_group(&mut self, key: &K, now: Instant) {
         let number = self.name(key);
         self.half = None;
         if self.rests.entry(number).paused.is_none() {
@@ -98,7 +97,7 @@ impl<K> Fair<K> {
 
     /// Lifts the pause of the key's group; false if it was not paused. Users' code: if it
     /// panics nothing has changed.
-    pub(in crate::line) fn resume_group(&mut self, key: &K, now: Instant) -> bool {
+    pub(crate) fn resume_group(&mut self, key: &K, now: Instant) -> bool {
         let rest = self.naming.find(key).and_then(|number| self.rests.get(number));
         let Some(pause) = rest.and_then(|rest| rest.paused) else { return false };
         self.lift_group(pause, now);
@@ -106,7 +105,7 @@ impl<K> Fair<K> {
     }
 
     /// Lifts the pause of the group that was paused first; false if none is paused.
-    pub(in crate::line) fn lift_first_group(&mut self, now: Instant) -> bool {
+    pub(crate) fn lift_first_group(&mut self, now: Instant) -> bool {
         let first = self.paused.first_key_value().map(|(pause, _)| *pause);
         first.map(|pause| self.lift_group(pause, now)).is_some()
     }
@@ -121,7 +120,7 @@ impl<K> Fair<K> {
     }
 
     /// Whether any group is paused.
-    pub(in crate::line) fn has_paused_groups(&self) -> bool {
+    pub(crate) fn has_paused_groups(&self) -> bool {
         !self.paused.is_empty()
     }
 
@@ -131,7 +130,6 @@ impl<K> Fair<K> {
     }
 
     /// A key of this group was handed out: takes a token of it.
-    #[cold]
     pub(super) fn charge(&mut self, number: u32, now: Instant) {
         let Some(bucket) = self.rests.entry(number).bucket.as_deref_mut() else { return };
         bucket.take(now);
@@ -144,7 +142,7 @@ impl<K> Fair<K> {
 
     /// Time has passed: groups whose token is there may be served again, by instant, then by who
     /// came to be without one first. `most` of them; true if some are left.
-    pub(in crate::line) fn refill(&mut self, now: Instant, most: usize) -> bool {
+    pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
         // without a rate all of them have waited for long enough
         self.now = if self.rated { now } else { Instant::NEVER };
         for _ in 0..most {
@@ -166,7 +164,6 @@ impl<K> Fair<K> {
     }
 
     /// The last key of a group has gone: whether the group is known until its bucket is full.
-    #[cold]
     pub(super) fn keeps_bucket(&mut self, number: u32) -> bool {
         let now = self.now;
         let rest = self.rests.entry(number);
@@ -192,7 +189,7 @@ impl<K> Fair<K> {
     }
 
     /// Groups have no rates from now on; false if they had none.
-    pub(in crate::line) fn lift_rates(&mut self) -> bool {
+    pub(crate) fn lift_rates(&mut self) -> bool {
         core::mem::replace(&mut self.rated, false)
     }
 }

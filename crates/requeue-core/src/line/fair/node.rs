@@ -55,7 +55,7 @@ impl RingNode {
     }
 
     /// A key goes in the turn of this node, whose group has this weight. Returns whether the turn is over.
-    #[inline(always)]
+    #[inline]
     pub(super) fn takes_turn(&mut self, weight: u32) -> bool {
         self.left = if self.left == 0 { weight } else { self.left } - 1;
         self.left == 0
@@ -122,13 +122,13 @@ impl Nodes {
     }
 
     /// The node of this number, which is made if it is not there.
-    #[inline(always)]
+    #[inline]
     pub(super) fn entry(&mut self, at: u32) -> &mut RingNode {
         if at & OTHER == 0 { &mut self.groups.entry(at).node } else { self.others.entry(at ^ OTHER) }
     }
 
     /// A group with its own node, if it is known.
-    #[inline(always)]
+    #[inline]
     pub(super) fn of_group(&mut self, group: u32) -> Option<&mut GroupEntry> {
         self.groups.get_mut(group)
     }
@@ -183,7 +183,6 @@ impl Nodes {
         self.make_other(group, rank)
     }
 
-    #[inline(never)]
     fn make_other(&mut self, group: u32, rank: u32) -> u32 {
         let other = match self.by_rank.entry(group).entry(rank as u16) {
             Entry::Occupied(other) => return *other.get(),
@@ -223,7 +222,6 @@ impl Nodes {
         }
     }
 
-    #[inline(never)]
     fn free(&mut self, at: u32) {
         // what it was stays written until another node has its number
         let Some(&RingNode { group, rank, .. }) = self.others.get(at) else { return };
@@ -317,7 +315,7 @@ impl Rings {
     }
 
     /// The ring in which nodes of this level stand.
-    #[inline(always)]
+    #[inline]
     pub(super) fn of(&mut self, rank: u32) -> &mut TurnRing {
         match &mut self.levels {
             None => &mut self.one,

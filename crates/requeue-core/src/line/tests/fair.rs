@@ -98,7 +98,7 @@ impl Placed {
 
 fn enter(line: &mut Placed, key: u32, level: i16) {
     let group = line.name(&key);
-    if let Some(place) = line.fair.enter_new(&mut line.known, key, group, Instant::ORIGIN, level) {
+    if let Some(place) = line.fair.insert_new(&mut line.known, key, group, Instant::ORIGIN, level) {
         line.places.set_place(key, place);
     }
 }

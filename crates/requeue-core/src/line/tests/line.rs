@@ -28,7 +28,7 @@ impl Rig {
         self.next += 1;
         if announced {
             self.line.announce(&mut self.arena, slot);
-            self.line.enter_announced(&mut self.arena, slot, Instant::ORIGIN);
+            self.line.insert_announced(&mut self.arena, slot, Instant::ORIGIN);
         } else {
             self.line.enter(&mut self.arena, slot, Instant::ORIGIN);
         }

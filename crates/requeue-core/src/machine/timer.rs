@@ -1,0 +1,190 @@
+//! Timers of keys: set, moved, cleared, fired. A key has one timer of its own (rule D2).
+
+use super::flags::{BACKOFF, DIRTY, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW};
+use super::options::Policy;
+use super::pending_work;
+use super::state::Core;
+use crate::Instant;
+use core::time::Duration;
+
+/// The effect of a delay on a key's timer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimerPlan {
+    pub(super) due: Instant,
+    pub(super) moved: bool,
+    /// The key already has a timer.
+    pub(super) joins: bool,
+    /// Start of the window of a timer that is pushed back.
+    pub(super) window: Option<Instant>,
+}
+
+impl TimerPlan {
+    /// Like [`Core::plan_timer`], for a key without a timer, or whose timer goes whatever its instant. A trigger that
+    /// `joins` it brings its priority.
+    #[inline]
+    pub(super) fn first(from: Instant, delay: Duration, policy: Policy, now: Instant, joins: bool) -> Self {
+        let new = from + delay;
+        match policy {
+            Policy::Latest { max } => Self { due: new.min(now + max), moved: true, joins, window: Some(now) },
+            Policy::Earliest | Policy::Replace | Policy::Keep => {
+                Self { due: new, moved: true, joins, window: None }
+            }
+        }
+    }
+
+    /// Whether it makes the key due at once, without a timer.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.moved && self.due <= now
+    }
+}
+
+/// The later of a timer's instants, but none later than `max` after the first such call.
+pub(super) fn latest(new: Instant, began: Instant, max: Duration, old: Option<Instant>) -> Instant {
+    new.min(began + max).max(old.unwrap_or(Instant::ORIGIN))
+}
+
+impl<K, V> Core<K, V> {
+    /// Plans the effect of a delay on the key's timer, without changing anything.
+    pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
+        let new = from + delay;
+        let old = self.own_due(slot);
+        let mut window = None;
+        let due = match (policy, old) {
+            (Policy::Keep, Some(old)) => old,
+            (Policy::Earliest, Some(old)) => old.min(new),
+            (Policy::Latest { max }, _) => {
+                let began = self.windows.get(slot).copied().flatten().unwrap_or(self.now);
+                window = Some(began);
+                latest(new, began, max, old)
+            }
+            (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
+        };
+        TimerPlan { due, moved: old != Some(due), joins: old.is_some(), window }
+    }
+
+    /// Sets the key's timer as planned; false if it stays unchanged except for its priority.
+    #[inline]
+    pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan, priority: i16) -> bool {
+        self.line.time(slot, priority, plan.joins);
+        if plan.window.is_some() {
+            *self.windows.entry(slot) = plan.window;
+        } else if plan.moved {
+            // the window was that of the timer which this one replaces
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
+        }
+        if plan.moved {
+            self.time(slot, plan.due, 0);
+        }
+        plan.moved
+    }
+
+    /// Removes the key's timer; false if it has none.
+    #[inline]
+    pub(super) fn clear_timer(&mut self, slot: u32) -> bool {
+        if self.arena.flags(slot) & WINDOW != 0 {
+            return self.clear_beside_window(slot);
+        }
+        let had = self.timers.remove(slot);
+        if had {
+            if let Some(window) = self.windows.get_mut(slot) {
+                *window = None;
+            }
+            let flags = self.arena.flags(slot);
+            if flags & TIMED != 0 {
+                self.only_waited(flags);
+            }
+            self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS | TIMED));
+            self.watch_time();
+        }
+        had
+    }
+
+    /// Sets or moves the key's timer, and sets these flags.
+    #[inline]
+    pub(super) fn time(&mut self, slot: u32, due: Instant, flags: u32) {
+        if self.bound.is_some() {
+            self.count_timer(slot);
+        }
+        let flags = self.arena.flags(slot) | HAS_SIDE_DATA | flags;
+        self.arena.set_flags(slot, flags);
+        if flags & WINDOW != 0 {
+            return self.time_beside_window(slot, due);
+        }
+        self.timers.set(slot, due, self.now);
+        self.set_timed(true);
+    }
+
+    /// Recomputes whether time matters to a look.
+    #[inline]
+    pub(super) fn watch_time(&mut self) {
+        let timed = self.timers.len() > 0
+            || self.waiting_drain.is_some()
+            || self.line.is_rated()
+            || self.needs_every_reading();
+        self.set_timed(timed);
+    }
+
+    /// Fires a timer that has come, or that a drain lets come early: the key runs, or runs again.
+    pub(super) fn fire(&mut self, slot: u32, due: Instant) {
+        if self.arena.flags(slot) & WINDOW != 0 {
+            return self.fire_beside_window(slot, true);
+        }
+        self.timer_fires(slot, due);
+    }
+
+    /// Records how late a timer fires, for metrics, unless it fires early.
+    #[inline]
+    pub(super) fn tell_late(&mut self, due: Instant) {
+        if let Some(times) = self.times.as_mut().filter(|_| due <= self.now) {
+            times.fired(self.now.saturating_since(due));
+            self.pending_work |= pending_work::LATE;
+        }
+    }
+
+    /// Fires the key's own timer.
+    #[inline]
+    pub(super) fn timer_fires(&mut self, slot: u32, due: Instant) {
+        self.tell_late(due);
+        let since = due.min(self.now);
+        let flags = self.arena.flags(slot);
+        let priority = self.line.timer_priority(slot);
+        self.clear_timer(slot);
+        if flags & TIMER_RESPECTS != 0 {
+            self.make_dirty_respecting(slot, since, priority);
+        } else if flags & HELD != 0 {
+            self.make_dirty(slot, since, priority);
+        } else if flags & READY != 0 {
+            self.line.raise_to(&mut self.arena, slot, priority);
+        } else {
+            if flags & BACKOFF == 0 {
+                self.restart_attempts(slot);
+            }
+            self.make_ready(slot, since, priority);
+            self.line.enter(&mut self.arena, slot, since);
+        }
+    }
+
+    /// Fires this key's timer if it is due: a call that sets another one for the key has read the clock.
+    pub(super) fn fire_if_due(&mut self, slot: u32) {
+        while let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
+            if self.arena.flags(slot) & WINDOW == 0 {
+                return self.timer_fires(slot, due);
+            }
+            self.fire_beside_window(slot, false);
+        }
+    }
+
+    /// Fires the key's timer if the key is to run anyway: that run stands for the timer's.
+    pub(super) fn absorb_timer(&mut self, slot: u32) {
+        if self.arena.flags(slot) & (READY | DIRTY) == 0 {
+            return;
+        }
+        match self.own_due(slot) {
+            Some(due) if self.arena.flags(slot) & WINDOW == 0 => self.timer_fires(slot, due),
+            Some(_) => _ = self.clear_timer(slot),
+            None => {}
+        }
+    }
+}

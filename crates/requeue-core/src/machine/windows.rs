@@ -1,0 +1,127 @@
+//! [`Windows`]: the open windows of a queue's debounces. `window.rs` says what opens and closes them.
+
+use super::flags::{DIRTY, HELD, READY};
+use crate::Instant;
+use crate::column::Column;
+use crate::timers::Place;
+
+/// How a shutdown, which closes the window, counts its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tally {
+    #[default]
+    Nothing,
+    Ready,
+    Dirty,
+}
+
+/// A window; a closed one is the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    pub(super) open: bool,
+    /// When its first trigger came.
+    pub(super) began: Instant,
+    pub(super) ends: Place,
+    /// It owes a run: its end makes the key ready.
+    pub(super) owes: bool,
+    /// It was opened during the current run, and all its triggers respect a back-off.
+    pub(super) respects: bool,
+    /// The highest priority of its triggers.
+    pub(super) priority: i16,
+    /// The key's own timer.
+    pub(super) own: Option<Place>,
+    pub(super) tally: Tally,
+}
+
+impl Window {
+    /// Whether it is open and the key has no timer of its own; and whether it also owes no run.
+    pub(super) fn stands_alone(&self) -> (bool, bool) {
+        let alone = self.open && self.own.is_none();
+        (alone, alone && !self.owes)
+    }
+}
+
+/// The windows of a queue.
+#[derive(Debug)]
+pub(super) struct Windows {
+    pub(super) windows: Column<Window>,
+    pub(super) open: usize,
+    /// Number of open windows of keys without a timer of their own.
+    pub(super) alone: usize,
+    /// Number of open windows that owe no run, of keys without a timer of their own.
+    pub(super) idle: usize,
+    /// Numbers that closing all of them would add.
+    pub(super) ready: usize,
+    pub(super) dirty: usize,
+    /// When they were shut, by the deadline of a drain that has passed.
+    pub(super) shut: Option<Instant>,
+}
+
+impl Windows {
+    pub(super) const fn new() -> Self {
+        Self { windows: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
+    }
+
+    /// Number of open windows of keys without a timer of their own.
+    pub(super) fn alone(&self) -> usize {
+        self.alone
+    }
+
+    /// Number of windows that hold nothing up: they owe no run, and their keys have no timer.
+    pub(super) fn idle(&self) -> usize {
+        self.idle
+    }
+
+    /// Shuts the windows, because the deadline of a drain has passed.
+    pub(super) fn shut_at(&mut self, deadline: Instant) {
+        self.shut = Some(deadline);
+    }
+
+    pub(super) fn any_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Numbers of keys that become ready, and dirty, if all are closed.
+    pub(super) fn owed(&self) -> (usize, usize) {
+        (self.ready, self.dirty)
+    }
+
+    pub(super) fn free_page(&mut self, chunk: u32) {
+        self.windows.free_page(chunk);
+    }
+
+    /// A copy of a slot's open window.
+    pub(super) fn of(&self, slot: u32) -> Window {
+        self.windows.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Changes a slot's open window. `flags` are its key's.
+    pub(super) fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
+        let window = self.windows.entry(slot);
+        let (was_alone, was_idle) = window.stands_alone();
+        let answer = change(window);
+        let (is_alone, is_idle) = window.stands_alone();
+        let tally = match flags & (HELD | READY | DIRTY) {
+            0 if window.owes => Tally::Ready,
+            HELD if window.owes => Tally::Dirty,
+            _ => Tally::Nothing,
+        };
+        let before = core::mem::replace(&mut window.tally, tally);
+        self.alone = self.alone + usize::from(is_alone) - usize::from(was_alone);
+        self.idle = self.idle + usize::from(is_idle) - usize::from(was_idle);
+        if let Some(counted) = self.counted(before) {
+            *counted -= 1;
+        }
+        if let Some(counted) = self.counted(tally) {
+            *counted += 1;
+        }
+        answer
+    }
+
+    pub(super) fn counted(&mut self, tally: Tally) -> Option<&mut usize> {
+        match tally {
+            Tally::Nothing => None,
+            Tally::Ready => Some(&mut self.ready),
+            Tally::Dirty => Some(&mut self.dirty),
+        }
+    }
+}
