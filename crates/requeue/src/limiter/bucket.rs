@@ -1,9 +1,10 @@
 //! The token bucket, as a type and as a limiter.
 
 use super::acquire::Acquire;
+use super::error::LimiterError;
 use super::ledger::{Ledger, Promise};
 use super::pace::Refusal;
-use super::{Keeps, LimiterError, RateLimiter, sealed};
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
 use crate::lock::Lock;

@@ -1,6 +1,7 @@
 //! Limiters of several limiters, and limiters behind a pointer.
 
-use super::{Keeps, LimiterError, RateLimiter, sealed};
+use super::error::LimiterError;
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Failure counts per key, for limiters whose delay depends on them.
 
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use super::records::Records;
-use super::{Keeps, RateLimiter, sealed};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};

@@ -1,8 +1,10 @@
 //! Default limiters: client-go's, and controller-runtime's.
 
+use super::bucket::Bucket;
 use super::counts::Curve;
 use super::exponential::Doubling;
-use super::{Bucket, Exponential, Keeps, RateLimiter, sealed};
+use super::exponential::Exponential;
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use std::time::Duration;
 

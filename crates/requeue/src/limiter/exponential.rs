@@ -1,8 +1,9 @@
 //! Doubling delays, key by key.
 
 use super::counts::{Counts, Curve};
+use super::error::LimiterError;
 use super::nanos::duration;
-use super::{Keeps, LimiterError, RateLimiter, sealed};
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! [`FastSlow`]: a few quick tries, then slow ones.
 
 use super::counts::{Counts, Curve};
-use super::{Keeps, RateLimiter, sealed};
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! [`Jitter`]: random delays, so that keys that failed together do not come back together.
 
+use super::error::LimiterError;
 use super::nanos::duration;
-use super::{Keeps, LimiterError, RateLimiter, sealed};
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

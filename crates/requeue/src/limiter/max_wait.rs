@@ -1,6 +1,6 @@
 //! An upper bound on another limiter's delays.
 
-use super::{Keeps, RateLimiter, sealed};
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use std::time::Duration;
 

@@ -1,9 +1,10 @@
 //! A token bucket for each key.
 
 use super::bucket::can_grant;
+use super::error::LimiterError;
 use super::pace::{Level, Pace};
+use super::rate_limiter::RateLimiter;
 use super::records::Records;
-use super::{LimiterError, RateLimiter};
 use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;

@@ -3,13 +3,14 @@
 
 use super::sealed::Token;
 use super::*;
-use crate::{Clock, FakeClock};
+use crate::{Clock, FakeClock, Instant};
 use proptest::prelude::*;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 const T0: Instant = Instant::from_nanos(1_000_000_000_000);
 const MS: Duration = Duration::from_millis(1);

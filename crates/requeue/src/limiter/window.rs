@@ -1,6 +1,7 @@
 //! [`Window`]: a number of calls in each window of time.
 
-use super::{Keeps, LimiterError, RateLimiter, sealed};
+use super::error::LimiterError;
+use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use crate::sync::Mutex;
 use std::time::Duration;
