@@ -1,15 +1,16 @@
 //! Building a worker.
 
 use super::future::WorkerFuture;
+use super::handle::Worker;
 use super::outcome::{Failure, IntoOutcome, RunReport};
 use super::pool_size::PoolSize;
+use super::rules::Rules;
 use super::run::Run;
 use super::shared::WorkerShared;
 use super::spawn::Spawn;
 use super::supply::{Spawner, WorkerSupply};
 use super::tasks::Tasks;
 use super::threads::Threads;
-use super::{Rules, Worker};
 use crate::hold::{OnUnfinished, Shared};
 use std::future::Future;
 use std::io;

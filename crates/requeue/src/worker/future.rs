@@ -3,8 +3,8 @@
 //! Each worker has a waker of its own, which notes its number and wakes whoever polls the
 //! whole; a poll then polls those that were noted, and no others.
 
-use super::Worker;
 use super::async_worker::AsyncWorker;
+use super::handle::Worker;
 use super::outcome::{Failure, IntoOutcome};
 use super::pool_size::PoolSize;
 use super::run::Run;

@@ -2,9 +2,9 @@
 //! first run that has a limit.
 
 use super::outcome::Failure;
+use super::rules::{Hook, Rules, report};
 use super::run::RunCell;
 use super::shared::AFTER_PANIC;
-use super::{Hook, Rules, report};
 use crate::Instant;
 use crate::clock::{Clock, Parker};
 use crate::panics::{quietly, wake_each};

@@ -149,15 +149,15 @@ impl<K, V> WorkerLoop<K, V> {
         }
         match step {
             Step::Ready(Some(handout)) => {
-                let (run, value) = (self.slot.run(), handout.value);
+                let (run, value, began) = (self.slot.run(), handout.value, shared.begins());
                 let cell = match unique {
                     Some(unique) => {
-                        unique.begin(shared, handout.run, handout.attempt, run);
+                        unique.begin(handout.run, handout.attempt, run, began);
                         cell
                     }
                     None => {
                         let mut new = RunCell::new(shared.queue.clone(), self.slot.clone());
-                        new.begin(shared, handout.run, handout.attempt, run);
+                        new.begin(handout.run, handout.attempt, run, began);
                         Some(Arc::new(new))
                     }
                 };

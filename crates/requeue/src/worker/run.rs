@@ -1,6 +1,5 @@
 //! A run of a key, as a handler gets it.
 
-use super::shared::WorkerShared;
 use super::slot::WorkerSlot;
 use crate::Instant;
 use crate::ending::Guard;
@@ -54,13 +53,13 @@ impl<K, V> RunCell<K, V> {
 
     /// It is of this run from now on, the worker's one with this number.
     #[inline]
-    pub(super) fn begin(&mut self, shared: &WorkerShared<K, V>, run: RunRef<K>, attempt: u32, number: u64) {
+    pub(super) fn begin(&mut self, run: RunRef<K>, attempt: u32, number: u64, began: Option<Instant>) {
         (self.attempt, self.run) = (attempt, number);
-        if let Some(journal) = &shared.queue.journal {
+        if let Some(journal) = self.guard.journal() {
             self.fence = quietly(|| journal.fence(run.key()));
         }
         self.guard.run = Some(run);
-        self.began = shared.begins();
+        self.began = began;
         self.cancelled.store(false, Relaxed);
         self.end.store(RUNS, Relaxed);
     }

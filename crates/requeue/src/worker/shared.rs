@@ -1,9 +1,8 @@
 //! The end of a run, on a thread or in a task: what it means
 //! for the key, who is told of it, and what goes back to the queue.
 
-use super::Rules;
 use super::outcome::{Failure, Fate, Outcome, RunReport};
-use super::report;
+use super::rules::{Rules, report};
 use super::run::RunCell;
 use super::set::WorkerSet;
 use crate::Instant;
