@@ -19,9 +19,9 @@ use std::time::Duration;
 /// is there ([`allow`](Self::allow)); or waited for ([`acquire`](Self::acquire)). It owns no clock: every
 /// call passes the time. An instant earlier than one already used counts as that one.
 ///
-/// The arithmetic is exact: the rate is taken as the simplest fraction that the `f64` can mean, debts are
-/// whole numbers, and only the returned instant is rounded, up to a nanosecond. The algorithm is the generic
-/// cell rate algorithm (ITU-T I.371) in its virtual-scheduling form.
+/// The rate is taken as the simplest fraction that the `f64` can mean. The time of a token is kept to 2^-30 nanoseconds, and
+/// the returned instant is rounded up to a nanosecond, so that no error accumulates within a billion tokens. The algorithm is
+/// the generic cell rate algorithm (ITU-T I.371) in its virtual-scheduling form.
 ///
 /// | | |
 /// |---|---|
@@ -233,8 +233,6 @@ impl TokenBucket {
 
     /// Number of tokens at `now`: at most the burst, and negative if more were reserved than there were.
     /// Takes nothing.
-    ///
-    /// The computation is exact except for the conversion to `f64`.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};

@@ -1,18 +1,18 @@
-//! The exact integer arithmetic of a token bucket, without its storage.
+//! The arithmetic of a token bucket, in fixed point, without its storage.
 //!
-//! A bucket is stored in the virtual-scheduling form of the generic cell rate algorithm (GCRA, ITU-T I.371):
-//! not the number of tokens, but the instant when the balance is zero. The unit is chosen so that nothing is
-//! rounded: a rate is a fraction `per_nano / token`, a nanosecond is `per_nano` units long and a token is
-//! worth `token` units. The balance at an instant `t` is `(t * per_nano - zero) / token` tokens; taking one
-//! adds `token` to `zero`. Only a returned instant is rounded, up to a whole nanosecond, and the rounding is
-//! not fed back: the thousandth token is as exact as the first.
+//! A bucket is stored in the virtual-scheduling form of the generic cell rate algorithm (GCRA, ITU-T I.371): not the number of
+//! tokens, but the instant when the balance is zero. Instants, and the time that a token takes to come, are whole numbers of
+//! 2^-30 nanoseconds. Taking a token adds its time to that instant. The time of a token is rounded down and a returned instant
+//! up to a whole nanosecond, so that the thousandth token comes as exactly as the first: the time of a token that is a whole
+//! number of nanoseconds is exact, and the others are off by a nanosecond after 2^30 tokens.
 //!
-//! Bounds, which keep every sum within an `i128`: `per_nano <= 2^62`, `token <=
-//! 2^86` for every rate above [`SLOWEST`], `zero <= 2^126` (nothing is granted
-//! past [`Instant::NEVER`]), `burst * token <= 2^118`.
+//! Bounds, which keep every sum within an `i128`: a token takes at most 2^94 (at [`SLOWEST`]), a full bucket 2^126.
 
 use crate::Instant;
 use std::time::Duration;
+
+/// Bits of a nanosecond's fraction.
+const FRACTION: u32 = 30;
 
 /// The slowest rate: below it no token comes within the 584 years that an instant covers, so it counts as 0.
 /// (1e9 / 2^64 tokens per second.)
@@ -22,49 +22,21 @@ const SLOWEST: f64 = 1e9 / 18_446_744_073_709_551_616.0;
 /// rates do not differ. (2^62 tokens per second.)
 const FASTEST: f64 = 4_611_686_018_427_387_904.0;
 
-/// A debt that is never paid: past every `zero` that a grant can leave.
+/// A debt that is never paid: past every instant that a grant can leave.
 const UNPAYABLE: i128 = 1 << 126;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 
-/// A rate as an exact fraction: `per_nano / token` tokens per nanosecond.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate {
-    /// Units per nanosecond; 0 if no token ever comes.
-    pub(super) per_nano: u64,
-    /// Units per token.
-    pub(super) token: i128,
+/// `at`, in fixed point.
+pub(super) fn fixed(at: Instant) -> i128 {
+    i128::from(at.as_nanos()) << FRACTION
 }
 
-impl Rate {
-    /// The rate 0. The worth of a token preserves fractions of one when a bucket is stopped and started
-    /// again.
-    pub(super) const ZERO: Self = Self { per_nano: 0, token: 1 << 64 };
-
-    /// Converts `per_second`, finite and not negative, to the fraction with the smallest terms among those
-    /// that round to this `f64`. So 0.1 is one token in ten seconds and 1.0 / 3.0 one in three, not the
-    /// neighbouring binary fraction that is a nanosecond late.
-    pub(super) fn per_second(per_second: f64) -> Self {
-        if per_second < SLOWEST {
-            return Self::ZERO;
-        }
-        let (tokens, seconds) =
-            if per_second >= FASTEST { (FASTEST as u128, 1) } else { simplest_fraction(per_second) };
-        let nanos = seconds * NANOS_PER_SEC;
-        let common = gcd(tokens, nanos);
-        Self { per_nano: (tokens / common) as u64, token: (nanos / common) as i128 }
-    }
-
-    /// `at` in units of this rate.
-    pub(super) fn units(self, at: Instant) -> i128 {
-        // At most 2^62 * 2^64.
-        (u128::from(at.as_nanos()) * u128::from(self.per_nano)) as i128
-    }
-}
-
-/// The first convergent of the continued fraction of `x` that equals `x` as an `f64`; `x` is within
-/// `SLOWEST..FASTEST`.
-fn simplest_fraction(x: f64) -> (u128, u128) {
+/// The rate `per_second`, within [`SLOWEST`] and infinity, as a fraction with small terms: the first convergent of its continued
+/// fraction that equals it as an `f64`. So 0.1 is one token in ten seconds and 1.0 / 3.0 one in three, not the neighbouring
+/// binary fraction that is a nanosecond late.
+fn simplest_fraction(per_second: f64) -> (u128, u128) {
+    let x = per_second.min(FASTEST);
     let bits = x.to_bits();
     // Never subnormal: `x` is at least `SLOWEST`.
     let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
@@ -83,11 +55,18 @@ fn simplest_fraction(x: f64) -> (u128, u128) {
     }
 }
 
-fn gcd(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
+/// The dispatch rate of a queue; `None` if no key would ever be handed out, or if there is no limit.
+pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate> {
+    if !(per_second >= SLOWEST && per_second.is_finite() && burst > 0) {
+        return None;
     }
-    a
+    let (tokens, seconds) = simplest_fraction(per_second);
+    let nanos = seconds * NANOS_PER_SEC;
+    let (mut common, mut rest) = (tokens, nanos);
+    while rest != 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    Some(requeue_core::Rate { per_nano: (tokens / common) as u64, token: nanos / common, burst })
 }
 
 /// `a * b / c`, rounded down, where `a < c <= 2^100`. The product may exceed 128 bits, so it is built bit by
@@ -110,66 +89,56 @@ fn mul_div(a: u128, b: u128, c: u128) -> u128 {
     quotient
 }
 
-/// Converts `units` worth of tokens from the rate `from` to the rate `to`, rounded down (so a debt grows).
-pub(super) fn convert(units: i128, from: Rate, to: Rate) -> i128 {
-    if from.token == to.token {
-        return units;
-    }
-    let whole = units.div_euclid(from.token);
-    let part = units.rem_euclid(from.token) as u128;
-    let part = mul_div(part, to.token as u128, from.token as u128) as i128;
-    whole.saturating_mul(to.token).saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE)
-}
-
-/// An unrounded instant: `units / per_nano` nanoseconds after the origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Exact {
-    pub(super) units: i128,
-    /// Never 0.
-    pub(super) per_nano: u64,
-}
-
-impl Exact {
-    pub(super) const ORIGIN: Self = Self { units: 0, per_nano: 1 };
-
-    pub(super) fn at(at: Instant, rate: Rate) -> Self {
-        if rate.per_nano == 0 {
-            return Self { units: i128::from(at.as_nanos()), per_nano: 1 };
-        }
-        Self { units: rate.units(at), per_nano: rate.per_nano }
-    }
-
-    /// This instant in units of `rate`, rounded down.
-    pub(super) fn units_of(self, rate: Rate) -> i128 {
-        if self.per_nano == rate.per_nano {
-            return self.units;
-        }
-        // Granted instants are never before the origin.
-        let (units, own, other) = (self.units as u128, u128::from(self.per_nano), u128::from(rate.per_nano));
-        ((units / own) * other + mul_div(units % own, other, own)) as i128
-    }
-}
-
 /// The fill rate and capacity of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// `None`: no limit.
-    pub(super) rate: Option<Rate>,
+    /// The time that a token takes, in fixed point. At rate 0 any: none comes.
+    pub(super) token: i128,
+    /// Whether tokens come at all.
+    comes: bool,
     pub(super) burst: u32,
-    /// Units in a full bucket.
-    pub(super) full: i128,
 }
 
 impl Pace {
-    /// `per_second` must not be negative or NaN.
-    pub(super) fn new(per_second: f64, burst: u32) -> Self {
-        let rate = (per_second != f64::INFINITY).then(|| Rate::per_second(per_second));
-        Self { rate, burst, full: rate.map_or(0, |rate| rate.token * i128::from(burst)) }
+    /// The pace at which no token comes.
+    pub(super) const NONE: Self = Self { token: 1 << (64 + FRACTION), comes: false, burst: 0 };
+
+    /// `per_second` must not be negative or NaN. `None` if it is infinite: there is no limit.
+    pub(super) fn new(per_second: f64, burst: u32) -> Option<Self> {
+        if per_second == f64::INFINITY {
+            return None;
+        }
+        if per_second < SLOWEST {
+            return Some(Self::NONE.with_burst(burst));
+        }
+        let (tokens, seconds) = simplest_fraction(per_second);
+        let token = (((seconds * NANOS_PER_SEC) << FRACTION) / tokens) as i128;
+        Some(Self { token: token.clamp(1, Self::NONE.token), comes: true, burst })
+    }
+
+    /// This rate with another burst.
+    pub(super) fn with_burst(self, burst: u32) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// The time that `tokens` take.
+    fn of(&self, tokens: u32) -> i128 {
+        self.token * i128::from(tokens)
+    }
+
+    /// The time of a full bucket.
+    pub(super) fn full(&self) -> i128 {
+        self.of(self.burst)
     }
 
     /// A full bucket.
-    pub(super) fn full(&self) -> Level {
-        Level { zero: -self.full, last: Instant::ORIGIN }
+    pub(super) fn full_level(&self) -> Level {
+        Level { zero: -self.full(), last: Instant::ORIGIN }
+    }
+
+    /// `now`, as far as tokens come.
+    fn time(&self, now: Instant) -> i128 {
+        if self.comes { fixed(now) } else { 0 }
     }
 
     /// Takes `n` tokens. If they could never be had, or only after more than `at_most` nanoseconds, nothing
@@ -183,77 +152,64 @@ impl Pace {
         at_most: u64,
     ) -> Result<Grant, Refusal> {
         let now = now.max(level.last);
-        let Some(rate) = self.rate else {
-            level.last = now;
-            return Ok(Grant { now, delay: 0, exact: Exact::at(now, Rate::ZERO) });
-        };
         if n > self.burst || now.is_never() {
             return Err(Refusal::Never);
         }
-        let t = rate.units(now);
-        let zero = level.zero.max(t - self.full) + rate.token * i128::from(n);
-        let mut grant = Grant { now, delay: 0, exact: Exact { units: zero, per_nano: rate.per_nano } };
-        if zero <= t {
-            grant.exact = Exact::at(now, rate);
-        } else {
-            grant.delay = rate.nanos_of((zero - t) as u128).ok_or(Refusal::Never)?;
+        let time = self.time(now);
+        let zero = level.zero.max(time - self.full()) + self.of(n);
+        let mut grant = Grant::at(now);
+        if zero > time {
+            // at rate 0 no debt is ever paid
+            let nanos = (zero - time + (1 << FRACTION) - 1) >> FRACTION;
+            grant.delay = u64::try_from(nanos).ok().filter(|_| self.comes).ok_or(Refusal::Never)?;
             if grant.delay >= u64::MAX - now.as_nanos() {
                 return Err(Refusal::Never);
             }
             if grant.delay > at_most {
                 return Err(Refusal::Later);
             }
+            grant.exact = zero;
         }
         *level = Level { zero, last: now };
         Ok(grant)
     }
 
-    /// The balance at `now`, in units of `rate`; negative if it is a debt.
-    pub(super) fn balance(&self, rate: Rate, level: Level, now: Instant) -> i128 {
-        (rate.units(now.max(level.last)) - level.zero).min(self.full)
+    /// The balance at `now`, as the time of its tokens; negative if it is a debt.
+    pub(super) fn balance(&self, level: Level, now: Instant) -> i128 {
+        (self.time(now.max(level.last)) - level.zero).min(self.full())
     }
 
     /// The level that has `balance` at `now`, capped at the bucket's capacity.
-    pub(super) fn with_balance(&self, rate: Rate, balance: i128, now: Instant) -> Level {
-        Level { zero: (rate.units(now) - balance.min(self.full)).min(UNPAYABLE), last: now }
+    pub(super) fn with_balance(&self, balance: i128, now: Instant) -> Level {
+        Level { zero: (self.time(now) - balance.min(self.full())).min(UNPAYABLE), last: now }
     }
 
     /// Whether the level can be forgotten at `now` without loss.
     pub(super) fn is_full(&self, level: &Level, now: Instant) -> bool {
-        self.rate.is_none_or(|rate| rate.units(now) - level.zero >= self.full)
+        self.time(now) - level.zero >= self.full()
     }
-}
 
-/// The dispatch rate of a queue; `None` if no key would ever be handed out, or if there is no limit.
-pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate> {
-    if !(per_second >= SLOWEST && per_second.is_finite() && burst > 0) {
-        return None;
+    /// Converts the time of tokens at this pace to that at another, rounded down (so a debt grows).
+    pub(super) fn convert(&self, time: i128, to: &Self) -> i128 {
+        if self.token == to.token {
+            return time;
+        }
+        let tokens = time.div_euclid(self.token);
+        let part = mul_div(time.rem_euclid(self.token) as u128, to.token as u128, self.token as u128) as i128;
+        tokens.saturating_mul(to.token).saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE)
     }
-    let Rate { per_nano, token } = Rate::per_second(per_second);
-    Some(requeue_core::Rate { per_nano, token: token.unsigned_abs(), burst })
-}
 
-impl Rate {
-    /// Nanoseconds until `debt` units have come, rounded up; `None` if that overflows.
-    #[inline]
-    fn nanos_of(self, debt: u128) -> Option<u64> {
-        let per_nano = self.per_nano;
-        if let Ok(debt) = u64::try_from(debt) {
-            // A token that takes a whole number of nanoseconds, as most rates
-            // that people write have it, needs no division.
-            return if per_nano == 1 { Some(debt) } else { (per_nano != 0).then(|| debt.div_ceil(per_nano)) };
-        }
-        if per_nano == 0 {
-            return None;
-        }
-        u64::try_from(debt.div_ceil(u128::from(per_nano))).ok()
+    /// The part of `n` tokens that nobody relies on whose tokens come `later` than these.
+    pub(super) fn unused(&self, n: u32, later: i128) -> i128 {
+        let all = self.of(n);
+        if self.comes { (all - later).clamp(0, all) } else { all }
     }
 }
 
 /// How full a bucket is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
-    /// The instant when the balance is zero, in units since the origin.
+    /// The instant when the balance is zero, in fixed point.
     pub(super) zero: i128,
     /// The latest instant used: an earlier one counts as this.
     pub(super) last: Instant,
@@ -271,14 +227,19 @@ pub(super) enum Refusal {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     /// The instant used.
-    pub(super) now: Instant,
+    now: Instant,
     /// Nanoseconds from `now` until the tokens are there.
-    pub(super) delay: u64,
-    /// The unrounded instant when they are there.
-    pub(super) exact: Exact,
+    delay: u64,
+    /// The unrounded instant when they are there, in fixed point.
+    pub(super) exact: i128,
 }
 
 impl Grant {
+    /// Tokens that are there.
+    pub(super) fn at(now: Instant) -> Self {
+        Self { now, delay: 0, exact: fixed(now) }
+    }
+
     pub(super) fn delay(&self) -> Duration {
         Duration::from_nanos(self.delay)
     }
@@ -293,21 +254,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rate(per_second: f64) -> (u64, i128) {
-        let rate = Rate::per_second(per_second);
-        (rate.per_nano, rate.token)
+    fn pace(per_second: f64) -> Pace {
+        Pace::new(per_second, 1).expect("a limit")
+    }
+
+    /// The time of a token in nanoseconds, if it is a whole number of them.
+    fn nanos(per_second: f64) -> Option<i128> {
+        let token = pace(per_second).token;
+        (token % (1 << FRACTION) == 0).then_some(token >> FRACTION)
     }
 
     #[test]
     fn a_rate_is_the_simplest_fraction_that_it_can_mean() {
-        assert_eq!(rate(10.0), (1, 100_000_000));
-        assert_eq!(rate(0.1), (1, 10_000_000_000));
-        assert_eq!(rate(1.0 / 3.0), (1, 3_000_000_000));
-        assert_eq!(rate(3.0), (3, 1_000_000_000));
-        assert_eq!(rate(0.6), (3, 5_000_000_000));
-        assert_eq!(rate(33.3), (333, 10_000_000_000));
-        assert_eq!(rate(1e9), (1, 1));
-        assert_eq!(rate(2.5e9), (5, 2));
+        assert_eq!(nanos(10.0), Some(100_000_000));
+        assert_eq!(nanos(0.1), Some(10_000_000_000));
+        assert_eq!(nanos(1.0 / 3.0), Some(3_000_000_000));
+        assert_eq!(nanos(1e9), Some(1));
+        for (rate, tokens, nanos) in
+            [(3.0, 3, 1_000_000_000), (0.6, 3, 5_000_000_000), (33.3, 333, 10_000_000_000), (2.5e9, 5, 2)]
+        {
+            assert_eq!(pace(rate).token, (nanos << FRACTION) / tokens, "{rate}");
+        }
+        let exact = dispatch(33.3, 2).expect("a rate");
+        assert_eq!((exact.per_nano, exact.token, exact.burst), (333, 10_000_000_000, 2));
+        assert!(
+            dispatch(0.0, 1).is_none() && dispatch(1.0, 0).is_none() && dispatch(f64::INFINITY, 1).is_none()
+        );
     }
 
     #[test]
@@ -319,26 +291,25 @@ mod tests {
             1e-3,
             1e18,
             FASTEST,
+            1e30,
+            f64::MAX,
         ] {
-            let rate = Rate::per_second(x);
-            assert!(rate.per_nano > 0 && rate.per_nano <= 1 << 62, "{x}: {rate:?}");
-            assert!(rate.token > 0 && rate.token <= 1 << 86, "{x}: {rate:?}");
-        }
-        for x in [f64::MAX, 1e30] {
-            assert_eq!(Rate::per_second(x), Rate::per_second(FASTEST));
+            let pace = pace(x);
+            assert!(pace.comes && (1..=1 << 94).contains(&pace.token), "{x}: {pace:?}");
         }
         for x in [0.0, -0.0, f64::MIN_POSITIVE, 5e-324, 1e-11] {
-            assert_eq!(Rate::per_second(x), Rate::ZERO);
+            assert!(!pace(x).comes, "{x}");
         }
     }
 
     #[test]
     fn what_a_change_of_rate_makes_larger_than_any_bound_ends_at_the_bound() {
-        let (fine, coarse) = (Rate { per_nano: 1, token: 1 }, Rate::ZERO);
-        assert_eq!(convert(1 << 100, fine, coarse), UNPAYABLE);
-        assert_eq!(convert(-(1 << 100), fine, coarse), -UNPAYABLE);
-        assert_eq!(convert(1 << 61, fine, coarse), 1 << 125, "and no sooner");
-        assert_eq!(convert(1 << 63, fine, coarse), UNPAYABLE);
+        let (fine, coarse) = (pace(FASTEST), pace(SLOWEST));
+        assert_eq!((fine.token, coarse.token), (1, 1 << 94));
+        assert_eq!(fine.convert(1 << 100, &coarse), UNPAYABLE);
+        assert_eq!(fine.convert(-(1 << 100), &coarse), -UNPAYABLE);
+        assert_eq!(fine.convert(1 << 31, &coarse), 1 << 125, "and no sooner");
+        assert_eq!(fine.convert(1 << 33, &coarse), UNPAYABLE);
     }
 
     proptest! {
@@ -358,26 +329,12 @@ mod tests {
 
         #[test]
         fn tokens_survive_a_change_of_rate_to_within_one_unit(tokens in -1_000_000i64..1_000_000, a in 1u32..100_000, b in 1u32..100_000) {
-            let (from, to) = (Rate::per_second(f64::from(a) / 8.0), Rate::per_second(f64::from(b) / 8.0));
-            let units = i128::from(tokens) * from.token / 7;
-            let there = convert(units, from, to);
-            // there/to.token <= units/from.token < (there+1)/to.token
-            prop_assert!(there * from.token <= units * to.token);
-            prop_assert!((there + 1) * from.token > units * to.token);
-        }
-
-        #[test]
-        fn an_instant_is_the_same_in_the_units_of_any_rate(nanos: u64, a in 0u32..100_000, b in 0u32..100_000) {
-            let (from, to) = (Rate::per_second(f64::from(a) / 7.0), Rate::per_second(f64::from(b) / 7.0));
-            let at = Instant::from_nanos(nanos);
-            prop_assert_eq!(Exact::at(at, from).units_of(to), to.units(at));
-        }
-
-        #[test]
-        fn an_instant_between_two_units_is_rounded_down(units in 0i128..1 << 60, own in 1u64..1 << 30, other in 0u64..1 << 30) {
-            let rate = Rate { per_nano: other, token: 1 };
-            let expected = units * i128::from(other) / i128::from(own);
-            prop_assert_eq!(Exact { units, per_nano: own }.units_of(rate), expected);
+            let (from, to) = (pace(f64::from(a) / 8.0), pace(f64::from(b) / 8.0));
+            let time = i128::from(tokens) * from.token / 7;
+            let there = from.convert(time, &to);
+            // there/to.token <= time/from.token < (there+1)/to.token
+            prop_assert!(there * from.token <= time * to.token);
+            prop_assert!((there + 1) * from.token > time * to.token);
         }
     }
 }

@@ -26,7 +26,9 @@ use std::time::Duration;
 #[doc(alias("ItemBucketRateLimiter"))]
 pub struct PerKeyBucket<K, S = RandomState> {
     rate: f64,
-    pace: Pace,
+    burst: u32,
+    /// `None`: no limit.
+    pace: Option<Pace>,
     levels: Records<K, Level, S>,
 }
 
@@ -45,7 +47,7 @@ impl<K> PerKeyBucket<K> {
     /// ```
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         can_grant(rate, burst)?;
-        Ok(Self { rate, pace: Pace::new(rate, burst), levels: Records::new(RandomState::new()) })
+        Ok(Self { rate, burst, pace: Pace::new(rate, burst), levels: Records::new(RandomState::new()) })
     }
 }
 
@@ -60,21 +62,19 @@ impl<K, S> PerKeyBucket<K, S> {
     /// ```
     #[must_use = "this is the limiter with that hasher"]
     pub fn hasher<S2>(self, hasher: S2) -> PerKeyBucket<K, S2> {
-        PerKeyBucket { rate: self.rate, pace: self.pace, levels: Records::new(hasher) }
+        PerKeyBucket { rate: self.rate, burst: self.burst, pace: self.pace, levels: Records::new(hasher) }
     }
 }
 
 impl<K: Hash + Eq + Clone + Send, S: BuildHasher + Send + Sync> RateLimiter<K> for PerKeyBucket<K, S> {
     fn when(&self, key: &K, now: Instant) -> Duration {
-        if self.pace.rate.is_none() {
-            return Duration::ZERO;
-        }
+        let Some(pace) = self.pace else { return Duration::ZERO };
         self.levels
             .update(
                 key,
-                || self.pace.full(),
-                Some(|level: &Level| self.pace.is_full(level, now)),
-                |level| self.pace.take(level, 1, now, u64::MAX),
+                || pace.full_level(),
+                Some(|level: &Level| pace.is_full(level, now)),
+                |level| pace.take(level, 1, now, u64::MAX),
             )
             .map_or(Duration::MAX, |grant| grant.delay())
     }
@@ -88,6 +88,6 @@ impl<K: Hash + Eq + Clone + Send, S: BuildHasher + Send + Sync> RateLimiter<K> f
 
 debug!([K, S] PerKeyBucket<K, S>, |bucket| {
     rate: bucket.rate,
-    burst: bucket.pace.burst,
+    burst: bucket.burst,
     keys: bucket.levels.len()
 });
