@@ -32,6 +32,18 @@ impl<K, V> Core<K, V> {
         self.pending_work & MORE == 0
     }
 
+    /// The soonest timer, if timers alone make the time matter and nothing else is to be done before a look.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn timers_alone(&self) -> Option<Instant> {
+        const MORE: u32 = pending_work::SUSPECT | pending_work::ENDING | pending_work::GROUPS;
+        if self.pending_work & MORE != 0 || self.line.is_rated() || self.needs_every_reading() {
+            return None;
+        }
+        self.timers.soonest()
+    }
+
     /// Lets time pass without firing anything.
     #[inline]
     fn pass(&mut self, now: Instant) {

@@ -125,6 +125,18 @@ pub trait Clock: Send + Sync + 'static {
         self.wake_at(at, waker)
     }
 
+    /// Whether time passes by itself and alarms fire on time, as with [`SystemClock`]. On such a clock a look for a key may read
+    /// no time while keys are in line, and rely on an alarm instead. The default, `false`, is right for clocks for tests, which
+    /// show an instant exactly. A clock that wraps another passes the call on.
+    ///
+    /// ```
+    /// use requeue::{Clock, FakeClock, SystemClock};
+    /// assert!(SystemClock.is_real() && !FakeClock::new().is_real());
+    /// ```
+    fn is_real(&self) -> bool {
+        false
+    }
+
     /// Blocks the calling thread until this clock shows `at`, `parker` is woken, or spuriously. The default
     /// sets an alarm that wakes the parker. A clock that runs at the system's pace can sleep instead
     /// ([`Parker::park_timeout`]) and save the alarm.
@@ -150,6 +162,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
         fn now(&self) -> Instant;
         fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
         fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn is_real(&self) -> bool;
         fn park_until(&self, at: Instant, parker: &Parker);
     }
 }

@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_millis(20);
 /// A blocking wait sleeps in the waiting thread. The first alarm set through [`wake_at`](Clock::wake_at)
 /// starts one thread, `requeue-timer`. It serves the whole process and ends 20 ms after its last alarm has
 /// fired or was dropped. Queues with waiting tasks use it for their timers, and to check whether a woken task
-/// has come. If the thread cannot be started, the waker is woken at once: the waiter finds that it is too
+/// has come; a busy queue with timers uses it to learn that one comes near. If the thread cannot be started, the waker is woken at once: the waiter finds that it is too
 /// early and asks again, so nothing is late, but the wait is busy.
 ///
 /// The thread calls one waker after the other. A queue's wakers only wake others: no
@@ -149,6 +149,10 @@ impl Clock for SystemClock {
 
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
         TIMER.wake_at(at, waker)
+    }
+
+    fn is_real(&self) -> bool {
+        true
     }
 
     #[cfg(not(requeue_loom))]

@@ -7,10 +7,12 @@
 //! it.
 
 mod alarms;
+mod far;
 mod later;
 mod lookout;
 
 use self::alarms::QueueAlarms;
+use self::far::{FarAlarm, FarState};
 pub(crate) use self::later::Later;
 use self::later::Laters;
 pub(crate) use self::lookout::Seen;
@@ -44,6 +46,7 @@ pub(crate) struct State<K, V> {
     pub(crate) adders: Adders,
     /// State last announced to drains: the number of releases, and until when waiting keys are waited for.
     drain_notice: (u64, Option<Instant>),
+    far: FarState,
 }
 
 /// Work to do when a lock hold ends. Noted in the state machine, beside the state machine's own such work, so
@@ -89,6 +92,7 @@ pub(crate) struct Shared<K, V> {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
     pub(crate) alarms: QueueAlarms,
+    far: FarAlarm,
     /// Callback for keys that were dropped for room.
     pub(crate) on_dropped: Option<OnDropped<K, V>>,
     /// Whether keys have priorities.
@@ -128,9 +132,11 @@ impl<K, V> Shared<K, V> {
                 drains: WakerSet::default(),
                 adders: Adders::default(),
                 drain_notice: (0, None),
+                far: FarState::default(),
                 reading: None,
             }),
             alarms: QueueAlarms::new(),
+            far: FarAlarm::new(clock.is_real()),
             on_dropped: None,
             journal: None,
             takes_back: false,
@@ -159,6 +165,38 @@ impl<K, V> Shared<K, V> {
         }
         let hold = self.lock();
         if hold.core.is_up_to_date() { hold } else { self.advance_more(hold, reading) }
+    }
+
+    /// Like [`enter`](Self::enter), for a look for a key: it reads no clock if keys are in line and no timer can be due
+    /// (`far.rs`).
+    #[inline(always)]
+    pub(crate) fn enter_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+        if reading.is_none() && self.timed.load(Relaxed) && self.far.is_real {
+            return self.enter_beside_timers(reading);
+        }
+        self.enter(reading)
+    }
+
+    #[inline(never)]
+    fn enter_beside_timers(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+        if self.far.spares.load(Relaxed) {
+            let mut hold = self.lock();
+            let State { core, far, .. } = &mut *hold;
+            if far.spares_look(&self.far, core) {
+                return hold;
+            }
+            self.far.spares.store(false, Relaxed);
+            hold.close();
+        }
+        let now = *reading.get_or_insert_with(|| self.clock.now());
+        let mut hold = self.enter(reading);
+        let State { core, far, .. } = &mut *hold;
+        let Some(at) = far.looked(now, core) else { return hold };
+        hold.close();
+        // not under the lock: a clock is users' code
+        quietly(|| self.far.set(&*self.clock, at));
+        self.far.spares.store(true, Relaxed);
+        self.enter(reading)
     }
 
     /// Takes the lock for a call that is not a look, such as the end of a run. It fires nothing, and reads
@@ -414,7 +452,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold and does the work that follows it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
-        let State { core, waiters, drains, adders, drain_notice, reading } = &mut *state;
+        let State { core, waiters, drains, adders, drain_notice, reading, .. } = &mut *state;
         let reading = *reading;
         core.conclude();
         // usually none
@@ -440,7 +478,7 @@ impl<K, V> Shared<K, V> {
         if adders.is_empty() {
             core.note_entered(false);
         }
-        set(&self.timed, core.take_timed());
+        let ends_far = set(&self.timed, core.take_timed()) && self.far.is_real;
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() && adders.is_empty() {
             core.note_beside(pending_work::WAITERS, false);
@@ -452,6 +490,9 @@ impl<K, V> Shared<K, V> {
         let idle =
             waiters.has_alarms() && (core.is_over() || waiters.alarm_is_idle() && core.next_wake().is_none());
         state.release();
+        if ends_far {
+            self.far.end();
+        }
         if let Some(mut wakes) = wakes {
             wakes.update_alarms |= idle;
             self.deliver(wakes, reading);
@@ -723,10 +764,13 @@ fn tell(metrics: &dyn Metrics, what: impl FnOnce(&dyn Metrics)) {
     quietly(|| what(metrics));
 }
 
-/// Sets a hint. Reads it first: mostly it is set already, and all threads share its cache line.
+/// Sets a hint, and returns whether it is cleared by that. Reads it first: mostly it is set already, and all threads share its
+/// cache line.
 #[inline]
-fn set(hint: &atomic::AtomicBool, to: bool) {
-    if hint.load(Relaxed) != to {
+fn set(hint: &atomic::AtomicBool, to: bool) -> bool {
+    let changes = hint.load(Relaxed) != to;
+    if changes {
         hint.store(to, Relaxed);
     }
+    changes && !to
 }

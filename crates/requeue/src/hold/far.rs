@@ -1,0 +1,114 @@
+//! The alarm that spares looks for a key the reading of the clock.
+//!
+//! A look must know which timers are due. While keys are in line, the soonest timer is mostly far away, and a reading of the
+//! clock costs more than the rest of the look. So after [`FIRST`] such looks the queue has its clock note, by a flag, when the
+//! timer comes near. Until then a look that finds keys in line reads no clock.
+//!
+//! This is done on real clocks only ([`Clock::is_real`]), and while nothing but timers makes the time matter. The alarm fires
+//! [`BEFORE`] the timer is due, so that a clock's thread that is a little late makes no key late. Where it is very late, each
+//! [`EVERY`]th look reads the clock all the same.
+
+use crate::Instant;
+use crate::clock::{Alarm, Clock};
+use crate::sync::{Mutex, atomic};
+use atomic::AtomicBool;
+use atomic::Ordering::Relaxed;
+use requeue_core::Core;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+/// Looks that find keys and nothing due before an alarm is set, which costs about as much as their readings.
+const FIRST: u32 = 32;
+
+/// While the alarm is set, one look of this number reads the clock.
+const EVERY: u32 = 256;
+
+/// How long before the timer the alarm fires.
+const BEFORE: Duration = Duration::from_millis(2);
+
+/// The longest time until the alarm fires, so that what else depends on the time is not far behind.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The alarm, and what looks read of it without the queue's lock.
+pub(super) struct FarAlarm {
+    /// Whether the queue's clock is real.
+    pub(super) is_real: bool,
+    /// Whether looks may go without a reading. A hint: the truth is checked under the lock.
+    pub(super) spares: AtomicBool,
+    fired: Arc<Fired>,
+    set: Mutex<Option<(Instant, Alarm)>>,
+}
+
+/// The part of it under the queue's lock.
+#[derive(Default)]
+pub(super) struct FarState {
+    /// The timer before which the alarm fires. The alarm says nothing of sooner ones.
+    due: Option<Instant>,
+    /// Looks since an alarm was last set or thought of.
+    looks: u32,
+}
+
+struct Fired(AtomicBool);
+
+impl Wake for Fired {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+impl FarAlarm {
+    pub(super) fn new(is_real: bool) -> Self {
+        let fired = Arc::new(Fired(AtomicBool::new(false)));
+        Self { is_real, spares: AtomicBool::new(false), fired, set: Mutex::new(None) }
+    }
+
+    /// Has the clock note that this instant has come. An alarm that is set for an earlier one stays. Not under the queue's lock.
+    pub(super) fn set(&self, clock: &dyn Clock, at: Instant) {
+        let fired = &self.fired.0;
+        let mut set = self.set.lock();
+        if set.as_ref().is_some_and(|(earlier, _)| *earlier <= at) && !fired.load(Relaxed) {
+            return;
+        }
+        // one that is replaced may still fire: that costs a reading
+        fired.store(false, Relaxed);
+        let old = set.take();
+        drop(set);
+        let alarm = clock.wake_at(at, &Waker::from(self.fired.clone()));
+        let other = self.set.lock().replace((at, alarm));
+        drop((old, other));
+    }
+
+    /// Cancels the alarm: no timer is left.
+    pub(super) fn end(&self) {
+        self.spares.store(false, Relaxed);
+        let set = self.set.lock().take();
+        drop(set);
+    }
+}
+
+impl FarState {
+    /// Whether this look, which has not read the clock, need not: there are keys in line, and no timer can be due.
+    #[inline]
+    pub(super) fn spares_look<K, V>(&mut self, alarm: &FarAlarm, core: &Core<K, V>) -> bool {
+        self.looks += 1;
+        self.looks < EVERY
+            && !alarm.fired.0.load(Relaxed)
+            && core.servable() > 0
+            && core.timers_alone().is_some_and(|soonest| self.due.is_some_and(|due| due <= soonest))
+    }
+
+    /// A look at `now` has fired all that was due. Returns when an alarm is to fire, if it is worth one.
+    #[inline]
+    pub(super) fn looked<K, V>(&mut self, now: Instant, core: &Core<K, V>) -> Option<Instant> {
+        self.looks += 1;
+        if self.looks < FIRST {
+            return None;
+        }
+        self.looks = 0;
+        self.due = if core.servable() > 0 { core.timers_alone() } else { None };
+        let before = self.due?.as_nanos().saturating_sub(BEFORE.as_nanos() as u64);
+        let at = Instant::from_nanos(before).min(now + LONGEST);
+        (at > now + BEFORE).then_some(at)
+    }
+}
