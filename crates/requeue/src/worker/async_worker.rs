@@ -1,5 +1,4 @@
-//! One async worker: what it does each time it is polled. Tasks and
-//! [`WorkerFuture`](super::WorkerFuture) poll it, and drop it.
+//! One async worker. Tasks and [`WorkerFuture`](super::WorkerFuture) poll it and drop it.
 
 use super::next::WorkerLoop;
 use super::outcome::{Failure, IntoOutcome};
@@ -14,16 +13,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How many runs may end in one poll before the executor's other tasks get a turn:
-/// handlers that never wait, on a queue that never empties, would keep its thread.
+/// The largest number of runs in one poll. Then the executor's other tasks get a turn: handlers that never wait, on a queue that
+/// never empties, would keep its thread.
 const RUNS_A_POLL: u32 = 32;
 
-/// One async worker, on whatever polls it.
+/// One async worker.
 pub(super) struct AsyncWorker<K: 'static, V: 'static, Fut> {
     worker: WorkerLoop<K, V>,
-    /// Until when it waits at most, if it leaves then, and the wake-up for that.
+    /// The wake-up of a worker that leaves when it is idle for long.
     idle_alarm: TaskAlarm,
-    /// The handler of the run that goes on, in an allocation that all runs use.
+    /// The handler's future, in an allocation that all runs use.
     handler: Pin<Box<Option<Fut>>>,
     /// The end of the run's time limit, and the wake-up for that.
     until: Option<Instant>,
@@ -33,7 +32,7 @@ pub(super) struct AsyncWorker<K: 'static, V: 'static, Fut> {
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
-    /// Works until there is something to wait for; ready when the worker has left.
+    /// Works until it must wait. Ready when the worker has left.
     pub(super) fn poll<F: Fn(Run<K, V>) -> Fut>(
         &mut self,
         shared: &WorkerShared<K, V>,
@@ -152,7 +151,7 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
         }
     }
 
-    /// Drops the handler of the run that goes on, which is a failure of its key.
+    /// Drops the handler of the current run, which has failed by that.
     pub(super) fn abandon(&mut self, shared: &WorkerShared<K, V>, failure: Failure) {
         if self.handler.is_none() {
             return;
@@ -161,7 +160,7 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
             cell.cancel();
         }
         self.end(shared, HandlerEnd::Dropped(failure), None);
-        // whoever drops it may not poll it soon
+        // the caller may not poll it soon
         self.worker.rest_after_run(&shared.set);
     }
 

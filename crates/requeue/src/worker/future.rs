@@ -1,7 +1,7 @@
 //! Workers without an executor: all of them inside one future.
 //!
-//! Each worker has a waker of its own, which notes its number and wakes whoever polls the
-//! whole; a poll then polls those that were noted, and no others.
+//! Each worker has a waker of its own, which notes the worker's number and wakes the future. A poll of the future polls the
+//! workers that were noted, and no others.
 
 use super::async_worker::AsyncWorker;
 use super::handle::Worker;
@@ -21,8 +21,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Workers inside one future, which whoever polls it drives: made by
-/// [`WorkerBuilder::run`](crate::WorkerBuilder::run).
+/// Workers inside one future, made by [`WorkerBuilder::run`](crate::WorkerBuilder::run). They work while it is polled.
 ///
 /// It runs as many handlers beside each other as there are workers, all on the thread
 /// that polls it, and polls only those that were woken. It ends, with a report, when it
@@ -74,7 +73,7 @@ struct Owned<K: 'static, V: 'static, Fut> {
     waker: Waker,
 }
 
-/// The wake-ups of the future, and their reasons.
+/// The wake-ups of the future.
 struct Wakeups {
     set: Arc<WorkerSet>,
     state: Mutex<Woken>,
@@ -84,13 +83,13 @@ struct Wakeups {
 
 #[derive(Default)]
 struct Woken {
-    /// Workers that were woken.
+    /// Numbers of workers that were woken.
     woken: Vec<usize>,
-    /// Workers that are to be started.
+    /// Numbers of workers to be started.
     spawned: Vec<usize>,
     /// The future was dropped: no worker can be started.
     dropped: bool,
-    /// Of whoever polls the future; taken by the first wake-up after a poll.
+    /// The waker of the future's last poll; taken by the first wake-up after it.
     outer: Option<Waker>,
 }
 
@@ -124,7 +123,7 @@ impl Spawner for Wakeups {
 /// The waker of one worker.
 struct Wakeup {
     at: usize,
-    /// It is among those that were woken already.
+    /// Its number is in `woken` already.
     noted: atomic::AtomicBool,
     wakeups: Arc<Wakeups>,
 }
@@ -146,14 +145,14 @@ impl Wake for Wakeup {
     }
 }
 
-/// The future is woken and drops the handler in its next poll: a handler that is not `Send` must be
-/// dropped on the thread that polls it.
+/// Wakes the future, which drops the handler in its next poll: a handler that is not `Send` must be dropped on the thread that
+/// polls it.
 impl Ends for Wakeup {
     fn end(&self) {
         self.note();
     }
     fn ends_soon(&self) -> bool {
-        // one that is being polled may be stuck in any of its handlers
+        // a future that is being polled may be stuck in one of its handlers
         !self.wakeups.polled.load(Acquire)
     }
 }
@@ -238,7 +237,7 @@ where
         woken.extend(spawned);
         this.wakeups.polled.store(true, Release);
         for at in woken {
-            // one that has left may still be woken
+            // a worker that has left may still be woken
             let Some(Some(Owned { worker, wakeup, waker })) = this.workers.get_mut(at) else { continue };
             wakeup.noted.store(false, Release);
             let cx = &mut Context::from_waker(waker);

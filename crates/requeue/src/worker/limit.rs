@@ -1,5 +1,4 @@
-//! Time limits of blocking handlers: one thread that watches, started with the
-//! first run that has a limit.
+//! Time limits of blocking handlers. One thread watches them; the first run starts it.
 
 use super::outcome::Failure;
 use super::rules::{Hook, Rules, report};
@@ -15,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 struct State<K: 'static, V: 'static> {
-    /// Runs by the end of their limits.
+    /// Runs, ordered by the end of their limits.
     runs: VecDeque<Watched<K, V>>,
     /// Wakes the watching thread, once it is there.
     waker: Option<Waker>,
@@ -23,7 +22,7 @@ struct State<K: 'static, V: 'static> {
     ended: bool,
 }
 
-/// A run, until it is past its limit or has returned.
+/// A run that is watched until it is past its limit or has returned.
 struct Watched<K: 'static, V: 'static> {
     until: Instant,
     /// Upgraded only for a report, and dropped without a lock: it may be the
@@ -51,8 +50,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         Self { limit, clock, on_failure: rules.on_failure.clone(), state: Mutex::new(state) }
     }
 
-    /// A run begins; one whose limit never comes is not watched. If the watching thread cannot be started the next run
-    /// tries again; the limit is looked at after the handler's return anyway.
+    /// Watches a run that begins, unless its limit never comes. If the watching thread cannot be started, the next run tries
+    /// again; the limit is checked after the handler's return anyway.
     pub(super) fn watch(self: &Arc<Self>, began: Instant, cell: &Arc<RunCell<K, V>>) {
         let until = began + self.limit;
         if until.is_never() {
@@ -60,8 +59,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         }
         let mut state = self.state.lock();
         state.ended = false;
-        // runs that have returned leave from the front, so that what is watched
-        // stays about as long as the number of threads
+        // runs that have returned leave from the front, so that the list is about as long as the number of threads
         while state.runs.front().is_some_and(Watched::has_returned) {
             state.runs.pop_front();
         }
@@ -90,8 +88,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         Failure::TimeLimit(self.limit)
     }
 
-    /// The worker's last thread has ended. A resize may have brought new ones since:
-    /// while a run of theirs goes on, the watching goes on too.
+    /// Ends the watching, because the last thread has left. A resize may have started others since: the watching goes on while
+    /// a run of theirs does.
     pub(super) fn end(&self) {
         let mut state = self.state.lock();
         state.ended = true;
@@ -112,8 +110,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         }
     }
 
-    /// Reports the runs that are past their limits, and sleeps until there may be
-    /// others; true if there is nothing to watch any more.
+    /// Reports the runs that are past their limits, and sleeps until the next may be. `true` if there is nothing to watch any
+    /// more.
     fn look(&self, parker: &Parker) -> bool {
         let now = self.clock.now();
         let mut over = Vec::new();

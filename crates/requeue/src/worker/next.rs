@@ -1,4 +1,4 @@
-//! How a worker comes from one run to the next: it ends the one and takes the key of the other in one hold of the queue's lock.
+//! The loop of a worker: it ends one run and takes the key of the next in one hold of the queue's lock.
 
 use super::outcome::{Failure, Outcome};
 use super::run::{Run, RunCell};
@@ -25,9 +25,9 @@ pub(super) struct NextKey<K> {
     set: Arc<WorkerSet>,
     /// A run that has succeeded and is to be ended.
     ending: Option<RunRef<K>>,
-    /// The worker has a run, as its slot has it; the queue may have ended it already.
+    /// The slot has a run. The queue may have ended it already.
     has_run: bool,
-    /// The look has begun with the end of a run, so that nobody waits for it: it takes no key if the worker is to leave.
+    /// The look has begun with the end of a run, and `looking` is not set: it takes no key if workers must leave.
     may_refuse: bool,
     /// The key was taken in the hold in which the run before it ended.
     at_once: bool,
@@ -93,11 +93,11 @@ pub(super) struct WorkerLoop<K: 'static, V: 'static> {
     pub(super) slot: Arc<WorkerSlot>,
     waiting: Waiting<'static, K, V>,
     ask: NextKey<K>,
-    /// That of its run. All runs use one, but where a handler has kept its [`Run`].
+    /// The cell of the current run. All runs use one cell, unless a handler has kept its [`Run`].
     cell: Option<Arc<RunCell<K, V>>>,
-    /// The handler has succeeded: the run is ended with the next look.
+    /// The handler has succeeded: the next look ends the run.
     succeeded: bool,
-    /// Until when it waits for a key at most, if it leaves then.
+    /// Until when the worker waits for a key, if it leaves then.
     idle: Option<Instant>,
 }
 
@@ -116,12 +116,12 @@ impl<K, V> WorkerLoop<K, V> {
         Self { slot, waiting, ask, cell: None, succeeded: false, idle: None }
     }
 
-    /// The cell of its run.
+    /// The cell of the current run.
     pub(super) fn cell(&self) -> Option<&Arc<RunCell<K, V>>> {
         self.cell.as_ref()
     }
 
-    /// Looks for a key, with the end of the run before if that succeeded; `None` if the worker has left.
+    /// Ends the previous run, if it succeeded, and looks for a key. `None` if the worker has left.
     #[inline]
     pub(super) fn next<'w>(
         &mut self,
@@ -131,7 +131,7 @@ impl<K, V> WorkerLoop<K, V> {
     ) -> Step<Option<Run<K, V>>> {
         let mut cell = self.cell.take();
         if self.succeeded && !cell.as_ref().is_some_and(RunCell::is_unique) {
-            // somebody goes on reading the key
+            // the handler has kept its `Run` and goes on reading the key
             self.succeeded = false;
             if let Some(cell) = cell.take() {
                 quietly(|| shared.finish(cell, HandlerEnd::Returned(Outcome::Done), None, false));
@@ -202,7 +202,7 @@ impl<K, V> WorkerLoop<K, V> {
                 }
                 Step::Sleep(until) => {
                     let is_idle = is_spare && set.is_idle(&mut self.idle);
-                    // whoever stops or resizes the worker from here on wakes this thread or task
+                    // a stop or resize from here on wakes this thread or task
                     match set.rests(&self.slot, waker(), is_spare, is_idle) {
                         Rest::Rests => {
                             let idle = self.idle.filter(|at| is_spare && !at.is_never());
@@ -216,8 +216,8 @@ impl<K, V> WorkerLoop<K, V> {
         }
     }
 
-    /// The handler is gone. A run that has succeeded is ended with the next look, any other one now. With `late` the run is past
-    /// its time limit, whatever the handler said; `reported`: the hook has heard of that already.
+    /// Ends a run whose handler is gone: with the next look if it succeeded, otherwise now. With `late` the run is past its time
+    /// limit, whatever its outcome; `reported` says that the hook was told of that already.
     #[inline]
     pub(super) fn end(
         &mut self,
@@ -237,13 +237,13 @@ impl<K, V> WorkerLoop<K, V> {
         }
     }
 
-    /// Its run has ended, and it may not look again soon.
+    /// Notes that the run has ended, for a worker that may not look again soon.
     pub(super) fn rest_after_run(&mut self, set: &WorkerSet) {
         self.ask.has_run = false;
         set.run_ended(&self.slot);
     }
 
-    /// Users' code has panicked as it looked for a key (a clock, an order).
+    /// Cleans up after users' code (a clock, an order) has panicked in a look.
     pub(super) fn look_failed(&mut self, shared: &WorkerShared<K, V>) {
         let Self { ask, cell, .. } = self;
         if ask.ending.is_some() {
@@ -251,9 +251,9 @@ impl<K, V> WorkerLoop<K, V> {
             let later = |run, _| Later::Done(run);
             quietly(|| end_in_drop(&shared.queue, &mut ask.ending, &mut None, end, later));
         }
-        // one that was taken and has no handler ends as a guard does that is dropped
+        // a run that was taken and has no handler ends as a dropped guard does
         quietly(|| drop(cell.take()));
-        // it waits no more: a wake-up that it was given is passed on
+        // the worker leaves the waiters, which passes on a wake-up that it was given
         quietly(|| self.waiting = Waiting::new(Owner::Owned(shared.queue.clone())));
         self.succeeded = false;
         if self.ask.has_run {

@@ -19,7 +19,7 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     pub(super) attempt: u32,
     /// The number of the run, where an engine gives one.
     fence: Option<Fence>,
-    /// That of its worker, and the number of the run there.
+    /// The slot of its worker, and the number of the run there.
     slot: Arc<WorkerSlot>,
     run: u64,
     /// When it began, if the worker wants to know and the clock could say.
@@ -51,7 +51,7 @@ impl<K, V> RunCell<K, V> {
         }
     }
 
-    /// It is of this run from now on, the worker's one with this number.
+    /// Begins a run, the worker's one with this number.
     #[inline]
     pub(super) fn begin(&mut self, run: RunRef<K>, attempt: u32, number: u64, began: Option<Instant>) {
         (self.attempt, self.run) = (attempt, number);
@@ -70,22 +70,22 @@ impl<K, V> RunCell<K, V> {
         (self.guard.run.take(), self.left.get_mut().take())
     }
 
-    /// Whether nobody else has it: no [`Run`], and nobody who watches its time limit.
+    /// Whether no [`Run`] and no watcher of time limits refers to it.
     #[inline]
     pub(super) fn is_unique(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1 && Arc::weak_count(self) == 0
     }
 
-    /// The run should end: its time is up.
+    /// Tells the handler to end.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Release);
     }
-    /// The handler is past the time limit; false if it has returned.
+    /// Notes that the handler is past the time limit. `false` if it has returned.
     pub(super) fn overrun(&self) -> bool {
         self.cancel();
         self.end.compare_exchange(RUNS, OVERRAN, AcqRel, Acquire).is_ok()
     }
-    /// The handler has returned; true if it had been found past the time limit.
+    /// Notes that the handler has returned. `true` if it was found past the time limit before.
     pub(super) fn return_now(&self) -> bool {
         self.end.swap(RETURNED, AcqRel) == OVERRAN
     }

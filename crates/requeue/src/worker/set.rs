@@ -1,17 +1,18 @@
-//! The set of workers: how many there are and are to be, which of them are to leave, and the report at the end.
+//! The set of workers: their number, which of them must leave, and the report at the end.
 //!
-//! A worker is one thread, one task, or a part of a [`WorkerFuture`]. It has a number, and a [slot](WorkerSlot) that says what
-//! it does. It is never ended while it has a key, but it is woken where it waits for one.
+//! A worker is one thread, one task, or a part of a [`WorkerFuture`]. It has a number and a [slot](WorkerSlot), which shows
+//! what it does. A worker with a key is never ended; a worker that waits for a key is woken to leave.
 //!
-//! **Who sees whom.** From run to run a worker takes no lock of the set: it looks at [`WorkerSet::control`], which is 0 unless
-//! workers are to leave or their number follows the work. Otherwise it takes the set's lock as it begins a look and as it ends
-//! one, and [`Member`] says what it was found to do then. A call that sets a bit of `control` reads all slots after it, with the
-//! queue's lock ([`State::read_slots`]). No worker is overlooked:
+//! **How a change reaches the workers.** From run to run a worker does not take the set's lock. It reads
+//! [`WorkerSet::control`], which is 0 unless workers must leave or their number follows the work. If it is not 0, the worker
+//! takes the set's lock at the beginning and at the end of each look for a key, and notes its slot in its [`Member`]. A call
+//! that sets a bit of `control` then reads all slots under the queue's lock ([`State::read_slots`]). It misses no worker:
 //!
-//! - A worker that ends a run and takes the next key in one hold of the queue's lock does so before the reading hold, which
-//!   then sees its run, or after it: then it finds the bit in that hold, and takes no key.
+//! - A worker may end a run and take the next key in one hold of the queue's lock. If that hold comes before the reading, the
+//!   reading sees the run. If it comes after, the worker finds the bit in that hold and takes no key.
 //! - Any other look sets `looking` before it reads `control`, and clears it before it reads `control` again, with a full barrier
-//!   between the two; and there is one between the bit and the reading. So the slot is seen to be looking, or the worker finds the bit.
+//!   between the two. There is a full barrier between the bit and the reading too. So either the reading sees `looking`, or the
+//!   worker sees the bit.
 //!
 //! [`WorkerFuture`]: super::WorkerFuture
 
@@ -47,7 +48,7 @@ pub(super) enum Left {
     Nothing,
 }
 
-/// The calls of a queue that the end of its workers needs, without the types of keys and values.
+/// The queue as its workers' set needs it, without the types of keys and values.
 pub(super) trait Source: Send + Sync {
     fn clock(&self) -> &dyn Clock;
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
@@ -55,16 +56,15 @@ pub(super) trait Source: Send + Sync {
     fn report(&self, drain: Option<&DrainBase>, now: Instant) -> (Stats, Option<Drained>);
     /// See [`Shared::tell_unfinished`].
     fn tell_unfinished(&self);
-    /// Why a drain still waits. Unless nothing is left, `waker` is woken once the queue is
-    /// worked off.
+    /// Why a drain still waits. Wakes `waker` once the queue is worked off, unless nothing is left now.
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
-    /// Gives up a place that `left` took among those who wait for the end of the queue.
+    /// Gives up the place that `left` took among the waiters for the end of the queue.
     fn leave_drain(&self, place: usize);
     /// See [`Shared::keep_lookout`].
     fn keep_lookout(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen;
     /// See [`Shared::end_lookout`].
     fn end_lookout(&self, place: &mut Option<WaiterId>);
-    /// Does this in a hold of the queue's lock, after which nothing follows: it changes nothing of the queue.
+    /// Runs `what` in a hold of the queue's lock. It must not change the queue: no work follows the hold.
     fn locked(&self, what: &mut dyn FnMut());
 }
 
@@ -119,14 +119,14 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
 
 /// Ends the run of a worker from outside, once it has been told to end.
 pub(super) trait Ends: Send + Sync {
-    /// Drops the handler, or wakes whoever will.
+    /// Drops the handler, or has it dropped at the next poll of the worker.
     fn end(&self);
-    /// Whether the handler is dropped at the next poll of its worker. A report whose caller can
-    /// wait then waits for that.
+    /// Whether the handler is dropped at the next poll of the worker. A report then waits for that poll, if its caller can
+    /// wait.
     fn ends_soon(&self) -> bool;
 }
 
-/// Workers are to leave: all of them, or as many as are too many.
+/// Workers must leave: all, or the surplus ones.
 pub(super) const LEAVE: u32 = 1;
 /// The number of workers follows the work.
 const ON_DEMAND: u32 = 2;
@@ -134,13 +134,13 @@ const ON_DEMAND: u32 = 2;
 /// One worker, or the place of one that has left.
 struct Member {
     slot: Arc<WorkerSlot>,
-    /// Drops its handler; nothing does on a thread.
+    /// Ends its run; `None` on a thread, whose handler cannot be dropped.
     ends: Option<Weak<dyn Ends>>,
     /// The run whose handler is dropped as soon as its worker is polled.
     ends_soon: u64,
-    /// It was found to look for a key, and may have got one.
+    /// It looked for a key when its slot was last read, and may have got one.
     looking: bool,
-    /// It was found to have a run.
+    /// It had a run when its slot was last read.
     running: bool,
 }
 
@@ -160,31 +160,30 @@ impl Member {
 #[derive(Default)]
 pub(super) struct State {
     members: Vec<Member>,
-    /// Those that have left.
+    /// Numbers of workers that have left.
     free: Vec<usize>,
-    /// How many were found to be busy; of no meaning while `control` is 0.
+    /// Number of workers that look or run, as their slots were last read. Not kept while `control` is 0.
     busy: usize,
-    /// How many of them were found to have a run.
+    /// Number of those that run.
     running: usize,
-    /// Workers that come without being asked for, and that stay although they are idle.
+    /// The number of workers that are started at once, and stay when they are idle.
     least: usize,
-    /// The most workers that there may be.
+    /// The largest number of workers.
     most: usize,
-    /// There is a watcher that was not woken, or somebody is about to start it.
+    /// There is a watcher that was not woken, or one is about to be started.
     watcher: bool,
-    /// The system had no thread for a worker, just now.
+    /// The system had no thread for the last worker that was to be started.
     no_thread: bool,
     /// Workers that have not left.
     pub(super) alive: usize,
-    /// They are threads: one that is woken leaves without anybody else's doing, and a stop
-    /// waits for that. A task, or a part of a future, leaves when it is polled, and
-    /// whoever is to poll it may be busy for long.
+    /// The workers are threads. A thread that is woken leaves by itself, and a stop waits for it. A task, or a part of a
+    /// future, leaves when it is polled, which may take long: a stop does not wait for it.
     threads: bool,
     /// No more keys are taken.
     stopping: bool,
     /// A worker has learnt that the queue is shut down and worked off.
     over: bool,
-    /// The deadline has come: runs that begin all the same are told at once.
+    /// The deadline has come: a run that begins now is told to end at once.
     cancelling: bool,
     pub(super) stops: WakerSet,
 }
@@ -196,7 +195,7 @@ impl State {
     fn is_to_leave(&self) -> bool {
         self.stopping || self.alive > self.most
     }
-    /// No worker is wanted beyond those who are there, without the `leaving` ones.
+    /// Lowers the numbers so that no worker is started beyond those there are, less the `leaving` ones.
     fn wants_no_more(&mut self, leaving: usize) {
         let workers = self.alive - leaving;
         (self.least, self.most) = (self.least.min(workers), self.most.min(workers));
@@ -205,28 +204,26 @@ impl State {
     fn is_on_demand(&self) -> bool {
         self.least < self.most && !self.stopping && !self.over
     }
-    /// Whether more than the least are there: one that waits for long leaves.
+    /// Whether there are more workers than the least: one that waits for long leaves.
     fn is_spare(&self) -> bool {
         self.alive > self.least && self.is_on_demand()
     }
-    /// Whether nobody is there to take the next key, and one more may come.
+    /// Whether all workers have a run, and one more may be started.
     fn is_short(&self) -> bool {
         self.is_on_demand() && !self.no_thread && self.alive < self.most && self.alive == self.running
     }
-    /// Whether the watcher must be started or ended, which is done without this lock. It is asked in
-    /// each hold that changes what it depends on.
+    /// Whether the watcher must be started or ended, which is done without this lock. Checked in each hold that changes the
+    /// answer.
     fn is_watcher_stale(&self) -> bool {
         self.is_short() != self.watcher
     }
-    /// Whether there are workers, or one is started when there is work.
+    /// Whether there are workers, or one is started when a key comes.
     pub(super) fn has_workers(&self) -> bool {
         self.alive > 0 || self.is_on_demand()
     }
-    /// Whether a stop still waits for its own workers, none of which takes a key any more. Before
-    /// its deadline it waits until the runs have ended and threads have left. After it (`late`) it
-    /// waits for workers that are just looking for a key, because they say in a moment whether they
-    /// have one. A `patient` caller then also waits for handlers that are dropped at the next poll
-    /// of their worker.
+    /// Whether a stop still waits for its workers, none of which takes a key any more. Before its deadline it waits until the
+    /// runs have ended and threads have left. After it (`late`) it waits only for workers that look for a key at the moment,
+    /// and, if its caller is `patient`, for handlers that are dropped at the next poll of their worker.
     pub(super) fn is_awaited(&self, late: bool, patient: bool) -> bool {
         if late {
             self.members.iter().any(|member| member.looking || (patient && member.ends_soon()))
@@ -234,7 +231,7 @@ impl State {
             self.busy > 0 || (self.threads && self.alive > 0)
         }
     }
-    /// Notes what a worker does now.
+    /// Reads the slot of a worker.
     fn read_slot(&mut self, at: usize) {
         let member = &mut self.members[at];
         let (was_busy, was_running) = (member.is_busy(), member.running);
@@ -242,7 +239,7 @@ impl State {
         self.busy = self.busy + usize::from(member.is_busy()) - usize::from(was_busy);
         self.running = self.running + usize::from(member.running) - usize::from(was_running);
     }
-    /// Notes what all workers do. In a hold of the queue's lock.
+    /// Reads the slots of all workers. In a hold of the queue's lock.
     fn read_slots(&mut self) {
         (0..self.members.len()).for_each(|at| self.read_slot(at));
     }
@@ -251,7 +248,7 @@ impl State {
         let leave = if self.is_to_leave() { LEAVE } else { 0 };
         leave | if self.is_on_demand() { ON_DEMAND } else { 0 }
     }
-    /// Something has changed: takes those out who wait for it.
+    /// Takes the wakers of the stops, if they have something to see.
     fn tell_stops(&mut self, wakers: &mut Vec<Waker>) {
         let told = !self.stops.is_empty()
             && (self.alive == 0 || self.cancelling || (self.stopping && self.busy == 0));
@@ -261,7 +258,7 @@ impl State {
     }
 }
 
-/// A word that each worker reads once a run, on a cache line apart from what is written.
+/// A word that each worker reads once a run, on a cache line that is rarely written.
 #[repr(align(128))]
 pub(super) struct Control(atomic::AtomicU32);
 
@@ -277,21 +274,21 @@ pub(super) struct WorkerSet {
     /// [`LEAVE`], [`ON_DEMAND`]. Written with the lock of `state`.
     pub(super) control: Control,
     pub(super) queue: Arc<dyn Source>,
-    /// Kept for as long as somebody may ask for a report: what is called for keys that a drain leaves unfinished.
+    /// The hook for keys that a drain leaves unfinished. Kept as long as a report may be asked for.
     pub(super) kept_hook: OnceLock<Box<dyn Any + Send + Sync>>,
     supply: Weak<WorkerSupply>,
-    /// How long a worker waits for a key that is one more than the least.
+    /// How long a worker beyond the least waits for a key.
     idle_timeout: Duration,
     pub(super) state: Mutex<State>,
 }
 
 /// The next step of a worker that found no key.
 pub(super) enum Rest {
-    /// It waits, and is woken if it is to leave.
+    /// It waits, and is woken if it must leave.
     Rests,
-    /// It is to look again, because the worker was stopped or resized meanwhile.
+    /// It looks again, because the set was stopped or resized meanwhile.
     LooksAgain,
-    /// It has left, for it was idle for long.
+    /// It has left, because it was idle for long.
     Left,
 }
 
@@ -307,7 +304,7 @@ impl WorkerSet {
         }
     }
 
-    /// Brings `control` up to date after a change of the state, and that with it which workers keep to themselves while it is 0.
+    /// Brings `control` up to date after a change of the state, and reads the slots if a bit was set.
     fn update_control(&self, state: &mut State) {
         let (was, is) = (self.control.load(Relaxed), state.control());
         if was != is {
@@ -324,12 +321,12 @@ impl WorkerSet {
         self.state.lock().members[at].slot.clone()
     }
 
-    /// This ends the runs of this worker.
+    /// Sets what ends the runs of this worker.
     pub(super) fn ends_with(&self, at: usize, ends: Weak<dyn Ends>) {
         self.state.lock().members[at].ends = Some(ends);
     }
 
-    /// Its workers are threads.
+    /// Notes that the workers are threads.
     pub(super) fn has_threads(&self) {
         self.state.lock().threads = true;
     }
@@ -339,14 +336,13 @@ impl WorkerSet {
         self.state.lock().alive
     }
 
-    /// From now on there are to be so many: starts those that are missing to the least, and
-    /// lets the surplus ones leave, those that wait for a key now and others after their run. Does nothing once
-    /// the worker is stopped or its queue worked off.
+    /// Sets the number of workers. Missing ones are started, up to the least. Surplus ones leave: those that wait for a key
+    /// now, others after their run. Once the set is stopped or the queue worked off it does nothing.
     pub(super) fn resize(&self, size: PoolSize, supply: &Arc<WorkerSupply>) -> io::Result<()> {
         size.check()?;
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        // where their number follows the work each worker learns anew whether it leaves when it is idle
+        // on demand each worker must learn anew whether it leaves when it is idle
         let was_on_demand = state.is_on_demand();
         (state.least, state.most) = (size.least, size.most);
         self.update_control(&mut state);
@@ -358,7 +354,7 @@ impl WorkerSet {
         };
         wakers.extend(state.members.iter().filter_map(|member| member.slot.take_waker()).take(learn));
         state.no_thread = false;
-        // where no worker is there and none is started on demand any more, a stop waits for nothing
+        // if no worker is there and none is started on demand any more, a stop has nothing to wait for
         state.tell_stops(&mut wakers);
         drop(state);
         wake_each(wakers);
@@ -387,14 +383,14 @@ impl WorkerSet {
         Ok(())
     }
 
-    /// An executor has turned a task away. It is not asked again before the next resize.
+    /// Notes that an executor has turned a task away. It is not asked again before the next resize.
     pub(super) fn turned_away(&self, at: usize) {
         let mut state = self.state.lock();
         state.wants_no_more(1);
         self.vacate(state, at);
     }
 
-    /// The number for one more worker, if one is wanted.
+    /// Takes a number for one more worker, if one is wanted.
     fn vacancy(&self, is_wanted: impl FnOnce(&State) -> bool) -> Option<usize> {
         let mut state = self.state.lock();
         if state.stopping || state.over || !is_wanted(&state) {
@@ -410,39 +406,37 @@ impl WorkerSet {
         Some(at)
     }
 
-    /// The number for one more worker, if nobody is there to take the next key.
+    /// Takes a number for one more worker, if all others have a run.
     pub(super) fn vacancy_on_demand(&self) -> Option<usize> {
         self.watcher_is_woken();
         self.vacancy(State::is_short)
     }
 
-    /// Whether there is to be a watcher; whoever asks makes it so.
+    /// Whether there must be a watcher. The caller then starts or ends it.
     pub(super) fn begins_to_watch(&self) -> bool {
         let mut state = self.state.lock();
         state.watcher = state.is_short();
         state.watcher
     }
 
-    /// The watcher was woken, or has seen a key: it is none any more.
+    /// Notes that the watcher was woken or has seen a key, and is none any more.
     pub(super) fn watcher_is_woken(&self) {
         self.state.lock().watcher = false;
     }
 
-    /// The system had no thread for one more worker, or it is time to try again.
+    /// Notes whether the system lately had no thread for a worker.
     pub(super) fn has_no_thread(&self, none: bool) {
         self.state.lock().no_thread = none;
     }
 
-    /// Starts the watcher or ends it. Whoever changes the set so that this is due is a worker or
-    /// has the handle, and so keeps what is upgraded here.
+    /// Starts or ends the watcher. The caller is a worker or has the handle, and so keeps the supply alive.
     fn update_watcher(&self) {
         if let Some(supply) = self.supply.upgrade() {
             supply.update_watcher();
         }
     }
 
-    /// A worker wants a key; `None` if it is to take no more, and has left. Otherwise
-    /// whether it leaves if it finds none for long.
+    /// Begins a worker's look for a key. Returns whether it leaves if it finds none for long; `None` if it has left instead.
     #[inline]
     pub(super) fn looks(&self, slot: &WorkerSlot) -> Option<bool> {
         slot.set_looking(true);
@@ -458,15 +452,14 @@ impl WorkerSet {
         Some(state.is_spare())
     }
 
-    /// Whether a worker has waited for long that is one more than the least. `until` is when
-    /// that is, once it is known.
+    /// Whether a worker beyond the least has waited for long. `until` is the end of that time; the first call sets it.
     pub(super) fn is_idle(&self, until: &mut Option<Instant>) -> bool {
         let now = self.queue.clock().now();
         now >= *until.get_or_insert(now + self.idle_timeout)
     }
 
-    /// A worker found no key. `spare` is what it was told before its look, `idle` whether it
-    /// has waited for long.
+    /// Ends a look that found no key. `spare` is the answer of [`looks`](Self::looks), `idle` whether the worker has waited for
+    /// long.
     pub(super) fn rests(&self, slot: &WorkerSlot, waker: &Waker, spare: bool, idle: bool) -> Rest {
         let old = slot.waits(waker);
         quietly(|| drop(old));
@@ -486,8 +479,8 @@ impl WorkerSet {
         if rests { Rest::Rests } else { Rest::LooksAgain }
     }
 
-    /// A worker's look has ended, with a key or in a panic. If the worker was stopped meanwhile and the deadline has come, a run
-    /// that begins is told to end at once.
+    /// Ends a look with a key, or in a panic. If the deadline of a stop has come meanwhile, the run that begins is told to end
+    /// at once.
     pub(super) fn look_ended(&self, slot: &WorkerSlot) {
         slot.set_looking(false);
         if self.control.load(Relaxed) != 0 {
@@ -500,8 +493,8 @@ impl WorkerSet {
         }
     }
 
-    /// A worker's run has ended, and it may not look for another one soon. The watcher is not brought up to date: the worker's
-    /// next look shows whether another one is wanted.
+    /// Ends a run of a worker that may not look for another key soon. The watcher is not brought up to date: the worker's next
+    /// look shows whether it is needed.
     pub(super) fn run_ended(&self, slot: &WorkerSlot) {
         self.queue.locked(&mut || slot.end_run());
         if self.control.load(Relaxed) != 0 {
@@ -509,12 +502,12 @@ impl WorkerSet {
         }
     }
 
-    /// A worker leaves, or did not come.
+    /// Notes that a worker leaves, or could not be started.
     pub(super) fn leave(&self, at: usize) {
         self.vacate(self.state.lock(), at);
     }
 
-    /// A worker leaves because the queue is shut down and worked off.
+    /// Notes that a worker leaves because the queue is shut down and worked off.
     pub(super) fn is_over(&self, slot: &WorkerSlot) {
         let mut state = self.state.lock();
         state.over = true;
@@ -535,8 +528,7 @@ impl WorkerSet {
         quietly(|| drop(waker));
     }
 
-    /// Something changes that those who make a report may wait for, or that ends the worker; then
-    /// the watcher is brought up to date.
+    /// Changes the state, wakes the stops, ends the set if that was the last worker, and brings the watcher up to date.
     fn tells<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
         let (result, stale) = self.tells_stops(state, |state| (how(state), state.is_watcher_stale()));
         if stale {
@@ -545,7 +537,7 @@ impl WorkerSet {
         result
     }
 
-    /// [`tells`](Self::tells), which leaves the watcher as it is.
+    /// Like [`tells`](Self::tells), without the watcher.
     fn tells_stops<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
         let mut wakers = Vec::new();
         let result = how(&mut state);
@@ -559,7 +551,7 @@ impl WorkerSet {
         result
     }
 
-    /// Whether a worker that was lost to its executor is to be replaced by another one with its number. Otherwise it has left.
+    /// Whether a worker whose task was dropped must be replaced by one with its number. Otherwise it has left.
     pub(super) fn is_replaced(&self, at: usize) -> bool {
         let state = self.state.lock();
         if state.over || state.is_to_leave() {
@@ -584,7 +576,7 @@ impl WorkerSet {
         let mut wakers: Vec<Waker> =
             state.members.iter().filter_map(|member| member.slot.take_waker()).collect();
         if was_on_demand {
-            // there may be nobody whose leaving tells them
+            // there may be no worker whose leaving tells them
             state.tell_stops(&mut wakers);
         }
         let (ended, stale) = (state.has_ended(), state.is_watcher_stale());
@@ -598,7 +590,7 @@ impl WorkerSet {
         }
     }
 
-    /// Nobody is left who could work, and nobody may come any more.
+    /// Ends the set: no worker can work any more.
     pub(super) fn abandon(&self) {
         self.tells(self.state.lock(), |state| {
             state.over = true;
@@ -616,14 +608,14 @@ impl WorkerSet {
         }
     }
 
-    /// Tells all that run to end, and ends those that can be; and those that begin all the same.
+    /// Tells all runs to end, also those that begin from now on, and ends those that can be ended.
     pub(super) fn cancel_all(&self) {
         let mut state = self.state.lock();
         state.cancelling = true;
         self.cancel_running(state);
     }
 
-    /// Tells all that run to end, and ends those that can be.
+    /// Tells all runs to end, and ends those that can be ended.
     fn cancel_running(&self, mut state: MutexGuard<'_, State>) {
         let mut running = Vec::new();
         self.queue.locked(&mut || {
@@ -645,7 +637,7 @@ impl WorkerSet {
         }
     }
 
-    /// The report of the worker, made of its queue's and its own numbers.
+    /// Makes the report from the queue's numbers and the set's own.
     pub(super) fn report(&self, (stats, drained): (Stats, Option<Drained>)) -> StopReport {
         let left = drained.is_some_and(|drained| !drained.complete);
         let RunCounts { done, cancelled, running } = self.counts();

@@ -1,11 +1,10 @@
-//! One worker, as others see it: whether it looks for a key, which run it has, and how many have ended.
+//! The slot of one worker: whether it looks for a key, its current run, and the number of its runs.
 //!
-//! A worker writes its runs here in the holds of the queue's lock in which it takes a key or ends a run. A reader that holds
-//! that lock therefore sees all slots at one moment, and a run takes no lock but the queue's. Metrics read without the lock, and
-//! may be one run late.
+//! The worker writes its runs in the hold of the queue's lock in which it takes a key or ends a run. So a run takes no lock but
+//! the queue's, and a reader with that lock sees all slots at one moment. Metrics read without the lock, and may be one run late.
 //!
-//! `looking` is written outside of those holds, because a look begins before its hold. A call that stops the worker reads it;
-//! [`set`](super::set) explains how the two see each other.
+//! `looking` is written outside of those holds, because a look begins before its hold. [`set`](super::set) explains how a call
+//! that stops the worker sees it.
 
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -15,7 +14,7 @@ use std::task::Waker;
 /// No run: no arena has this many keys.
 const IDLE: u64 = u64::MAX;
 
-/// Stands on cache lines of its own: its worker writes it twice a run.
+/// The state of one worker. On cache lines of its own, because the worker writes it twice a run.
 #[repr(align(128))]
 pub(super) struct WorkerSlot {
     /// The number of the worker, from 0.
@@ -26,15 +25,15 @@ pub(super) struct WorkerSlot {
     key: AtomicU64,
     /// The latest run that was told to end.
     told: AtomicU64,
-    /// How many of its runs were told to end and have ended.
+    /// Number of its runs that were told to end and have ended.
     cancelled: AtomicU64,
-    /// It looks for a key, and may have got one: for a moment only.
+    /// It looks for a key at this moment, and may have got one.
     looking: AtomicBool,
     /// Wakes it while it waits for a key.
     waker: Mutex<Option<Waker>>,
 }
 
-/// How many runs of a worker have ended, and whether one goes on.
+/// Numbers of a worker's runs.
 #[derive(Default)]
 pub(super) struct RunCounts {
     /// Ended without being told to.
@@ -57,14 +56,14 @@ impl WorkerSlot {
         }
     }
 
-    /// In a hold of the queue's lock: its worker takes this key.
+    /// Notes that the worker takes this key. In a hold of the queue's lock.
     #[inline]
     pub(super) fn begin_run(&self, key: u32) {
         self.runs.store(self.runs.load(Relaxed) + 1, Relaxed);
         self.key.store(u64::from(key), Relaxed);
     }
 
-    /// In a hold of the queue's lock: its worker's run has ended, if it had one.
+    /// Notes that the worker's run, if any, has ended. In a hold of the queue's lock.
     #[inline]
     pub(super) fn end_run(&self) {
         if self.is_told() {
@@ -73,7 +72,7 @@ impl WorkerSlot {
         self.key.store(IDLE, Relaxed);
     }
 
-    /// In a hold of the queue's lock: tells its run to end. False if it has none, or was told before.
+    /// Tells the run to end. `false` if there is none, or it was told before. In a hold of the queue's lock.
     pub(super) fn tell(&self) -> bool {
         let tells = self.has_run() && !self.is_told();
         if tells {
@@ -93,7 +92,7 @@ impl WorkerSlot {
         self.key.load(Relaxed) != IDLE
     }
 
-    /// Whether it runs the key to which the queue has given this number.
+    /// Whether it has the key with this number of the queue's.
     pub(super) fn has_key(&self, key: u32) -> bool {
         self.key.load(Relaxed) == u64::from(key)
     }
@@ -116,7 +115,7 @@ impl WorkerSlot {
         RunCounts { done: self.run() - running - ended, cancelled: ended + told, running }
     }
 
-    /// Says whether it looks for a key, before it reads `control` next.
+    /// Notes whether the worker looks for a key. Called before it reads `control`.
     #[inline]
     pub(super) fn set_looking(&self, looking: bool) {
         self.looking.store(looking, Relaxed);
@@ -127,7 +126,7 @@ impl WorkerSlot {
         self.looking.load(Relaxed)
     }
 
-    /// It waits for a key, and is woken by this; returns a waker to be dropped.
+    /// Sets the waker of a worker that waits for a key. Returns a waker to be dropped.
     pub(super) fn waits(&self, waker: &Waker) -> Option<Waker> {
         let is_current = |known: &Option<Waker>| known.as_ref().is_some_and(|known| known.will_wake(waker));
         if is_current(&self.waker.lock()) {
@@ -138,12 +137,12 @@ impl WorkerSlot {
         self.waker.lock().replace(waker)
     }
 
-    /// Takes what wakes it; none while it has a run.
+    /// Takes the waker; `None` while the worker has a run.
     pub(super) fn take_waker(&self) -> Option<Waker> {
         if self.has_run() { None } else { self.waker.lock().take() }
     }
 
-    /// Its worker has left: another may have the slot.
+    /// Clears the slot of a worker that has left, for the next one.
     #[must_use = "dropping a waker is users' code, which is not called under a lock"]
     pub(super) fn clear(&self) -> Option<Waker> {
         self.set_looking(false);

@@ -1,11 +1,10 @@
-//! How workers are started: as many as are wanted at once, and one at a time where their number follows the work.
+//! How workers are started: the least number at once, and further ones on demand, one at a time.
 //!
-//! A set on demand (`workers(0..=256)`) is *short* if every worker has a key and one more may come. Then it keeps a **watcher**:
-//! an entry among those who wait for a key, which takes none. When the watcher is woken, a worker is started, which looks for a
-//! key as any other does. Until that one has a key it can serve what comes, so the set is not short, and no other worker is
-//! started: that is why a thousand keys at once do not start a thousand threads at once. A worker that waits makes the set not
-//! short either, and the watcher goes. Whether there is to be a watcher is compared at each change of the set
-//! ([`State::is_watcher_stale`]), in the hold of its lock that changes it.
+//! A set on demand (`workers(0..=256)`) is *short* if every worker has a key and one more may be started. A short set keeps a
+//! **watcher**: an entry among the waiters for a key, which takes none. When the watcher is woken, one worker is started, which
+//! looks for a key. Until it has one the set is not short, and no other worker is started. So a thousand keys at once do not
+//! start a thousand threads at once. A set with a worker that waits for a key is not short, and has no watcher. Each change of
+//! the set checks whether the watcher must be started or ended ([`State::is_watcher_stale`]).
 //!
 //! [`State::is_watcher_stale`]: super::set::State::is_watcher_stale
 
@@ -26,32 +25,29 @@ const AFTER_SHORTAGE: Duration = Duration::from_millis(100);
 
 /// Starts workers: on threads, on an executor, or in a future.
 pub(super) trait Spawner: Send + Sync {
-    /// Starts the worker with this number; false if it was turned away, in which case it has
-    /// left again, as after an error. As long as it has not left, it keeps `supply`:
-    /// the last to leave starts the next one.
+    /// Starts the worker with this number. `false` if an executor turned it away. Then, as after an error, it has left. A worker
+    /// keeps `supply` until it leaves, so that the last to leave can start the next one.
     fn spawn(self: Arc<Self>, at: usize, supply: Arc<WorkerSupply>) -> io::Result<bool>;
-    /// The worker has ended: nobody is left, and nobody will come.
+    /// Called when the last worker has left and none will be started.
     fn ended(&self) {}
 }
 
-/// How more workers are started. A worker's handle has it, the workers have it, and so has
-/// the watcher while there is one. The set does not keep it alive, for it holds the handler,
-/// which is to go with the last worker; it is emptied when that one has left and none will come.
+/// Starts further workers. It is kept by the handle, by the workers, and by the watcher. The set does not keep it, because it
+/// holds the handler, which goes with the last worker: it is emptied when that one has left and none will be started.
 pub(super) struct WorkerSupply {
     pub(super) set: Arc<WorkerSet>,
     spawner: Mutex<Option<Arc<dyn Spawner>>>,
     watcher: Mutex<Watcher>,
 }
 
-/// The first caller that finds that it must be started or ended updates it. Others
-/// that come meanwhile only set `again`, and the first one then looks once more: so the last update
-/// is by the latest state of the set, and a wake-up within that call causes no recursion.
+/// The state of the watcher. One caller at a time updates it. Callers that come meanwhile only set `again`, and the first one
+/// then looks once more: so the last update sees the latest state of the set, and a wake-up within it causes no recursion.
 #[derive(Default)]
 struct Watcher {
     /// A caller updates it.
     updating: bool,
     again: bool,
-    /// Among those who wait; `None` while it is updated.
+    /// Its place among the waiters; `None` while it is updated.
     place: Option<WaiterId>,
     /// Set where the system had no thread.
     retry: Option<Alarm>,
@@ -81,8 +77,7 @@ impl WorkerSupply {
         self.spawner.lock().clone()
     }
 
-    /// Starts the watcher or ends it, as the set wants, and starts one worker if keys wait and the set is
-    /// short. Not under any lock.
+    /// Starts or ends the watcher, and starts one worker if the set is short and a key is there. Not under any lock.
     pub(super) fn update_watcher(self: &Arc<Self>) {
         let mut watcher = self.watcher.lock();
         watcher.again = watcher.updating;
@@ -114,8 +109,8 @@ impl WorkerSupply {
         }
     }
 
-    /// Starts one worker. If the system has no thread for it, that is a shortage of ours and
-    /// no failure of the key, which stays where it is in line: the alarm is for another attempt.
+    /// Starts one worker. If the system has no thread for it, the key stays in line, and the alarm that is returned wakes for
+    /// another attempt.
     fn start_one(self: &Arc<Self>) -> Option<Alarm> {
         let (spawner, at) = (self.spawner()?, self.set.vacancy_on_demand()?);
         match quietly(|| spawner.spawn(at, self.clone())) {
@@ -130,7 +125,7 @@ impl WorkerSupply {
     }
 }
 
-/// The watcher is woken: a key may be ready, or the queue is over.
+/// Wakes the watcher: a key may be ready, or the queue is over.
 impl Wake for WorkerSupply {
     fn wake(self: Arc<Self>) {
         self.set.watcher_is_woken();
@@ -147,8 +142,8 @@ struct Retry {
 impl Wake for Retry {
     fn wake(self: Arc<Self>) {
         self.supply.set.has_no_thread(false);
-        // a clock that has no thread either wakes at once, from within `update_watcher`, and another attempt
-        // now would be one of very many: the next who changes anything in the set makes it
+        // A clock that has no thread either wakes at once, from within `update_watcher`. An attempt now would be one of very
+        // many: the next change of the set makes it.
         if SystemClock.now() >= self.at {
             self.supply.update_watcher();
         }

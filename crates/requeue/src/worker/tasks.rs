@@ -1,9 +1,7 @@
 //! Workers in tasks of an executor.
 //!
-//! A run can be ended from outside, at the deadline of a stop, and then its handler is
-//! dropped at once, whether or not the executor comes round to poll the task: so
-//! between two polls the worker lies in a state that the task shares with whoever stops it,
-//! and during a poll it is with the task.
+//! At the deadline of a stop a run is ended from outside: its handler is dropped at once, even if the executor does not poll the
+//! task. So between two polls the worker lies in a state that the task shares with the stop. During a poll the task has it.
 
 use super::async_worker::AsyncWorker;
 use super::outcome::{Failure, IntoOutcome};
@@ -34,7 +32,7 @@ impl<K, V, F> Tasks<K, V, F> {
     }
 }
 
-/// The part that a task shares with the callers that end its run.
+/// State shared by a task and the calls that end its run.
 struct TaskState<K: 'static, V: 'static, F, Fut> {
     tasks: Arc<Tasks<K, V, F>>,
     at: usize,
@@ -46,9 +44,9 @@ struct TaskState<K: 'static, V: 'static, F, Fut> {
 struct Inside<K: 'static, V: 'static, Fut> {
     /// `None` while it is polled, or its run is being ended.
     worker: Option<AsyncWorker<K, V, Fut>>,
-    /// The task's, as it was polled last.
+    /// The waker of the task's last poll.
     waker: Option<Waker>,
-    /// The task was dropped: whoever has the worker leaves for it.
+    /// The task was dropped: the call that has the worker leaves for it.
     dropped: bool,
 }
 
@@ -56,7 +54,7 @@ struct Inside<K: 'static, V: 'static, Fut> {
 const POLLED: u8 = 1;
 /// The call that spawned it has returned.
 const SPAWNED: u8 = 2;
-/// It was dropped: where that came before both, the executor did not take it.
+/// It was dropped. If one of the others is missing then, the executor did not take it.
 const REFUSED: u8 = 4;
 
 /// One worker, as the executor has it.
@@ -154,7 +152,7 @@ where
         let worker = inside.worker.take();
         drop(inside);
         quietly(|| drop(old));
-        // whoever is ending its run wakes the task when that is done
+        // the call that ends its run wakes the task when that is done
         let Some(mut worker) = worker else { return Poll::Pending };
         let polled = worker.poll(&state.tasks.shared, &state.tasks.handler, cx);
         if polled.is_ready() {
@@ -177,17 +175,16 @@ impl<K, V, F, Fut> Drop for Task<K, V, F, Fut> {
         let (worker, waker) = (inside.worker.take(), inside.waker.take());
         drop(inside);
         quietly(|| drop(waker));
-        // otherwise whoever is ending its run leaves for it
+        // otherwise the call that ends its run leaves for it
         let Some(mut worker) = worker else { return };
         worker.abandon(&tasks.shared, Failure::Cancelled);
         quietly(|| drop(worker));
-        // one atomic step, so that either `spawn` sees that the task was refused, or this sees that
-        // the task was spawned
+        // one atomic step: either `spawn` sees that the task was refused, or this sees that it was spawned
         let taken = fate.fetch_or(REFUSED, AcqRel) & (POLLED | SPAWNED) == POLLED | SPAWNED;
         if !taken {
             tasks.shared.set.turned_away(*at);
         } else if tasks.shared.set.is_replaced(*at) {
-            // one that is turned away leaves by itself
+            // a worker that is turned away leaves by itself
             quietly(|| {
                 let _ = self.spawner.clone().spawn(*at, self.supply.clone());
             });

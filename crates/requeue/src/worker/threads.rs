@@ -66,14 +66,14 @@ where
         self.has_left();
     }
 
-    /// A thread has left, or was not started: the last one ends the watching of time limits.
+    /// Ends the watching of time limits if no thread is left. Called when one has left, or could not be started.
     fn has_left(&self) {
         if let (Some(limits), 0) = (&self.limits, self.set().workers()) {
             limits.end();
         }
     }
 
-    /// Waits for the next key; `None` if the thread has left.
+    /// Waits for the next key. `None` if the worker has left.
     #[inline]
     fn next(&self, worker: &mut WorkerLoop<K, V>) -> Option<Run<K, V>> {
         let thread = ThisThread::default();
@@ -92,7 +92,7 @@ where
         }
     }
 
-    /// One run: the handler, and what its outcome asks for.
+    /// Calls the handler and ends the run.
     #[inline]
     fn run(&self, worker: &mut WorkerLoop<K, V>, run: Run<K, V>) {
         if let Some(limits) = &self.limits {
