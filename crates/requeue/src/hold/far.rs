@@ -12,7 +12,7 @@ use crate::Instant;
 use crate::clock::{Alarm, Clock};
 use crate::sync::{Mutex, atomic};
 use atomic::AtomicBool;
-use atomic::Ordering::Relaxed;
+use atomic::Ordering::{Acquire, Relaxed, Release};
 use requeue_core::Core;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -38,6 +38,9 @@ pub(super) struct FarAlarm {
     pub(super) spares: AtomicBool,
     fired: Arc<Fired>,
     set: Mutex<Option<(Instant, Alarm)>>,
+    /// A look sets the alarm: from before that until it has noted so under the queue's lock. One look at a time, so that the
+    /// alarm that is set last is not later than the one that is noted.
+    setting: AtomicBool,
 }
 
 /// The part of it under the queue's lock.
@@ -45,8 +48,17 @@ pub(super) struct FarAlarm {
 pub(super) struct FarState {
     /// The timer before which the alarm fires. The alarm says nothing of sooner ones.
     due: Option<Instant>,
+    /// How often the last timer has gone, and the alarm with it.
+    ends: u64,
     /// Looks since an alarm was last set or thought of.
     looks: u32,
+}
+
+/// An alarm that is worth setting.
+pub(super) struct Plan {
+    pub(super) at: Instant,
+    due: Instant,
+    ends: u64,
 }
 
 struct Fired(AtomicBool);
@@ -60,7 +72,13 @@ impl Wake for Fired {
 impl FarAlarm {
     pub(super) fn new(is_real: bool) -> Self {
         let fired = Arc::new(Fired(AtomicBool::new(false)));
-        Self { is_real, spares: AtomicBool::new(false), fired, set: Mutex::new(None) }
+        let (spares, setting) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_real, spares, fired, set: Mutex::new(None), setting }
+    }
+
+    /// Whether this look sets the alarm: no other does now.
+    pub(super) fn begins_to_set(&self) -> bool {
+        !self.setting.swap(true, Acquire)
     }
 
     /// Has the clock note that this instant has come. An alarm that is set for an earlier one stays. Not under the queue's lock.
@@ -79,10 +97,10 @@ impl FarAlarm {
         drop((old, other));
     }
 
-    /// Cancels the alarm: no timer is left.
+    /// Cancels the alarm: no timer is left. Not under the queue's lock.
     pub(super) fn end(&self) {
-        self.spares.store(false, Relaxed);
         let set = self.set.lock().take();
+        self.spares.store(false, Relaxed);
         drop(set);
     }
 }
@@ -98,17 +116,33 @@ impl FarState {
             && core.timers_alone().is_some_and(|soonest| self.due.is_some_and(|due| due <= soonest))
     }
 
-    /// A look at `now` has fired all that was due. Returns when an alarm is to fire, if it is worth one.
+    /// A look at `now` has fired all that was due. Returns the alarm to be set, if it is worth one.
     #[inline]
-    pub(super) fn looked<K, V>(&mut self, now: Instant, core: &Core<K, V>) -> Option<Instant> {
+    pub(super) fn looked<K, V>(&mut self, now: Instant, core: &Core<K, V>) -> Option<Plan> {
         self.looks += 1;
         if self.looks < FIRST {
             return None;
         }
         self.looks = 0;
-        self.due = if core.servable() > 0 { core.timers_alone() } else { None };
-        let before = self.due?.as_nanos().saturating_sub(BEFORE.as_nanos() as u64);
-        let at = Instant::from_nanos(before).min(now + LONGEST);
-        (at > now + BEFORE).then_some(at)
+        let due = if core.servable() > 0 { core.timers_alone()? } else { return None };
+        let before = Instant::from_nanos(due.as_nanos().saturating_sub(BEFORE.as_nanos() as u64));
+        let at = before.min(now + LONGEST);
+        (at > now + BEFORE).then_some(Plan { at, due, ends: self.ends })
+    }
+
+    /// Notes whether the alarm is set. `false` if the last timer has gone meanwhile: then it must be cancelled.
+    pub(super) fn note_set(&mut self, alarm: &FarAlarm, plan: &Plan, is_set: bool) -> bool {
+        let holds = self.ends == plan.ends;
+        if holds && is_set {
+            self.due = Some(plan.due);
+            alarm.spares.store(true, Relaxed);
+        }
+        alarm.setting.store(false, Release);
+        holds
+    }
+
+    /// Notes that the last timer has gone.
+    pub(super) fn note_end(&mut self) {
+        self.ends += 1;
     }
 }

@@ -12,7 +12,7 @@ mod later;
 mod lookout;
 
 use self::alarms::QueueAlarms;
-use self::far::{FarAlarm, FarState};
+use self::far::{FarAlarm, FarState, Plan};
 pub(crate) use self::later::Later;
 use self::later::Laters;
 pub(crate) use self::lookout::Seen;
@@ -191,11 +191,28 @@ impl<K, V> Shared<K, V> {
         let now = *reading.get_or_insert_with(|| self.clock.now());
         let mut hold = self.enter(reading);
         let State { core, far, .. } = &mut *hold;
-        let Some(at) = far.looked(now, core) else { return hold };
+        match far.looked(now, core) {
+            Some(plan) if self.far.begins_to_set() => self.set_far_alarm(hold, &plan, reading),
+            _ => hold,
+        }
+    }
+
+    /// Sets the alarm, which lets further looks go without a reading. Not under the lock: a clock is users' code.
+    #[cold]
+    fn set_far_alarm<'a>(
+        &'a self,
+        hold: Hold<'a, K, V>,
+        plan: &Plan,
+        reading: &mut Option<Instant>,
+    ) -> Hold<'a, K, V> {
         hold.close();
-        // not under the lock: a clock is users' code
-        quietly(|| self.far.set(&*self.clock, at));
-        self.far.spares.store(true, Relaxed);
+        let is_set = quietly(|| self.far.set(&*self.clock, plan.at)).is_some();
+        let mut hold = self.enter(reading);
+        if hold.far.note_set(&self.far, plan, is_set) {
+            return hold;
+        }
+        hold.close();
+        self.far.end();
         self.enter(reading)
     }
 
@@ -452,7 +469,7 @@ impl<K, V> Shared<K, V> {
     /// Ends a lock hold and does the work that follows it.
     #[inline(never)]
     fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
-        let State { core, waiters, drains, adders, drain_notice, reading, .. } = &mut *state;
+        let State { core, waiters, drains, adders, drain_notice, reading, far } = &mut *state;
         let reading = *reading;
         core.conclude();
         // usually none
@@ -479,6 +496,9 @@ impl<K, V> Shared<K, V> {
             core.note_entered(false);
         }
         let ends_far = set(&self.timed, core.take_timed()) && self.far.is_real;
+        if ends_far {
+            far.note_end();
+        }
         let told = self.metrics.is_some().then(|| (core.take_counts(), core.take_late()));
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() && adders.is_empty() {
             core.note_beside(pending_work::WAITERS, false);
