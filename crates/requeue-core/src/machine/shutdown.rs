@@ -33,7 +33,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// The soonest timer, if timers alone make the time matter and nothing else is to be done before a look.
-    #[doc(hidden)]
     #[inline]
     #[must_use]
     pub fn timers_alone(&self) -> Option<Instant> {
