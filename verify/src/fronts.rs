@@ -730,6 +730,10 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
         self.0.give_up();
         Ok(())
     }
+    fn put_back(self) -> Fallible<()> {
+        self.0.put_back();
+        Ok(())
+    }
     fn next(self) -> Fallible<Option<Self>> {
         Ok(M::get(self.0.next()).map(guard))
     }

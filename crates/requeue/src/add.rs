@@ -21,6 +21,7 @@ use std::time::Duration;
 /// q.add_with("save", Add::after(Duration::from_millis(500)).latest(Duration::from_secs(5)))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "an Add does nothing until it is given to add_with"]
 pub struct Add<V = ()> {
     pub(crate) when: When,
@@ -288,6 +289,7 @@ debug!([V] Add<V>, |add| {
 /// assert_eq!(q.len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "an AddNow does nothing until it is given to add_with"]
 pub struct AddNow<V = ()> {
     value: Option<V>,

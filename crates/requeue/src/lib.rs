@@ -98,7 +98,7 @@ pub use source::Source;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
-pub use unfinished::Unfinished;
+pub use unfinished::{CancelRun, Unfinished};
 pub use worker::{
     BoxError, Failure, Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,

@@ -230,21 +230,36 @@ impl Worker {
 debug!([] Worker, |worker| { workers: worker.workers(), .. });
 
 type Hook<K> = Arc<dyn Fn(&K, &Failure) + Send + Sync>;
+type StartHook<K, V> = Box<dyn Fn(&Run<K, V>) + Send + Sync>;
 type EndHook<K> = Box<dyn Fn(&K, &RunReport<'_>) + Send + Sync>;
 
-/// How a worker deals with failures, and the hooks that are told.
-struct Rules<K> {
+/// How a worker deals with failures, and its hooks. Hooks of one kind are called in the order in which they were given.
+struct Rules<K: 'static, V: 'static> {
     time_limit: Option<Duration>,
     /// 0: no maximum.
     max_attempts: u32,
-    on_failure: Option<Hook<K>>,
-    on_give_up: Option<Hook<K>>,
-    on_end: Option<EndHook<K>>,
+    on_start: Vec<StartHook<K, V>>,
+    on_failure: Vec<Hook<K>>,
+    on_give_up: Vec<Hook<K>>,
+    on_end: Vec<EndHook<K>>,
 }
 
-/// Calls a hook; its panic ends nothing.
-fn report<K>(hook: Option<&Hook<K>>, key: &K, failure: &Failure) {
-    if let Some(hook) = hook {
+impl<K, V> Default for Rules<K, V> {
+    fn default() -> Self {
+        Self {
+            time_limit: None,
+            max_attempts: 0,
+            on_start: Vec::new(),
+            on_failure: Vec::new(),
+            on_give_up: Vec::new(),
+            on_end: Vec::new(),
+        }
+    }
+}
+
+/// Calls each hook. A panic in one ends nothing else.
+fn report<K>(hooks: &[Hook<K>], key: &K, failure: &Failure) {
+    for hook in hooks {
         quietly(|| hook(key, failure));
     }
 }
