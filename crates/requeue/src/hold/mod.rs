@@ -59,6 +59,9 @@ mod pending_work {
 /// Callback for a key that a drain leaves unfinished.
 pub(crate) type OnUnfinished<K> = dyn Fn(&K, UnfinishedReason) + Send + Sync;
 
+/// Takes the queue's lock and calls its argument with the slot of a key, if the queue knows the key.
+pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
+
 /// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
     /// The numbers of the workers that have the key of this slot. More than one only while a worker reports
@@ -68,9 +71,8 @@ pub(crate) trait Holders: Send + Sync {
     /// Tells the current runs to end.
     fn cancel_runs(&self);
 
-    /// Tells the run of a key to end, if one of the workers has it. `in_hold` takes the queue's lock and calls its
-    /// argument with the key's slot, if the queue knows the key.
-    fn cancel_run(&self, in_hold: &mut dyn FnMut(&mut dyn FnMut(u32)), how: CancelRun) -> bool;
+    /// Tells the run of a key to end, if one of the workers has it.
+    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool;
 }
 
 #[repr(C)] // what each call reads stands together, apart from the lock

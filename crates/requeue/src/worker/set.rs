@@ -21,7 +21,7 @@ use super::stop::StopReport;
 use super::supply::WorkerSupply;
 use crate::clock::Clock;
 use crate::drain::DrainOptions;
-use crate::hold::{Holders, Seen, Shared};
+use crate::hold::{Holders, InHold, Seen, Shared};
 use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::unfinished::CancelRun;
@@ -690,7 +690,7 @@ impl Holders for WorkerSet {
         self.cancel_running(self.state.lock());
     }
 
-    fn cancel_run(&self, in_hold: &mut dyn FnMut(&mut dyn FnMut(u32)), how: CancelRun) -> bool {
+    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool {
         let state = self.state.lock();
         let (mut running, mut cancels) = (Vec::new(), false);
         in_hold(&mut |slot| {
