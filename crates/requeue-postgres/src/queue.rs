@@ -597,8 +597,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// q.add_with(4711, Add::now().priority(7)).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), None)
+    pub fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, None)
     }
 
     /// Like [`add_with`](Self::add_with), for a key that comes again after each run, until it is
@@ -616,8 +616,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// q.add_every("daily".into(), Duration::from_secs(86_400), Add::now()).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_every(&self, key: K, every: Duration, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), Some(every))
+    pub fn add_every(&self, key: K, every: Duration, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, Some(every))
     }
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
@@ -700,12 +700,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self,
         tx: &C,
         key: K,
-        how: impl Into<Add<V>>,
+        how: Add<V>,
     ) -> Result<(), EngineError> {
         if let Some(outdated) = self.outdated() {
             return Err(outdated);
         }
-        let how = how.into();
         let asked = StoredTrigger::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
         let value = value.map_err(|e| EngineError::Codec(e.into()))?;

@@ -194,9 +194,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// q.add_with("a", Add::after(std::time::Duration::from_secs(1)).replace())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
+    pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.trigger(how.into().of(key), hash, None).map(|accepted| accepted.added)
+        self.shared.trigger(how.of(key), hash, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key like [`add`](Self::add), in the order of the keys and in one lock hold.
@@ -240,7 +240,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # use std::time::Duration;
     /// # let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
     /// q.add_many_with([
-    ///     ("now", Add::now().into()),
+    ///     ("now", Add::now()),
     ///     ("soon", Add::after(Duration::from_secs(1)).replace()),
     ///     ("failed", Add::rate_limited()),
     /// ])
@@ -249,9 +249,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add_many_with<A: Into<Add<V>>>(
+    pub fn add_many_with(
         &self,
-        triggers: impl IntoIterator<Item = (K, A)>,
+        triggers: impl IntoIterator<Item = (K, Add<V>)>,
     ) -> AddedMany<K, V> {
         let mut batch = AddedMany::collect(triggers.into_iter(), |key| self.hash(key));
         self.shared.trigger_many(&mut batch);

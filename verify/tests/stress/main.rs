@@ -347,7 +347,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
                         let how = if random.below(4) == 0 {
                             Add::after(Duration::from_micros(20))
                         } else {
-                            Add::now().into()
+                            Add::now()
                         };
                         // those who give up in between must not take a turn with them
                         if random.below(4) == 0 {
@@ -380,18 +380,18 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
 fn some_add<V>(random: &mut Random) -> Add<V> {
     let us = |random: &mut Random| Duration::from_micros(random.below(200));
     let priority = random.below(5) as i16 - 2;
-    let add = Add::now().priority(priority);
     let add = match random.below(4) {
-        0 => add.debounce(Debounce::new(us(random)).max(us(random))),
-        1 => add.debounce(Debounce::new(us(random)).leading()),
-        _ => add,
+        0 => Add::debounced(Debounce::new(us(random)).max(us(random))),
+        1 => Add::debounced(Debounce::new(us(random)).leading()),
+        _ => Add::now(),
     };
+    let add = add.priority(priority);
     let add = match random.below(4) {
         0 => add.in_backoff(InBackoff::Respect),
         1 => add.in_backoff(InBackoff::Reset),
         _ => add,
     };
-    if random.below(4) == 0 { Add::after(us(random)).priority(priority) } else { add.into() }
+    if random.below(4) == 0 { Add::after(us(random)).priority(priority) } else { add }
 }
 
 /// Whatever may be done to a queue from outside, until `over`.
