@@ -1000,7 +1000,7 @@ impl<A: Adapter> Subject<A> {
         sound(self.queue.shut_down())
     }
 
-    /// `shut_down_with_drain`, waited for in this front's own manner.
+    /// `drain`, waited for in this front's own manner.
     pub fn drain_wait(&self, waiters: Waiters) -> Drained {
         sound(self.queue.drain_wait(waiters, None))
     }

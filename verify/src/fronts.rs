@@ -10,9 +10,9 @@ use crate::adapter::{
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions,
-    Get, GetError, GetMany, GroupRules, Item, Items, Only, Op, Order, ReadyOrder,
-    Refused, Restore, Ticket, Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get,
+    GetError, GetMany, GroupRules, Item, Items, Only, Op, Order, ReadyOrder, Refused, Restore, Ticket,
+    Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,8 @@ pub trait Manner: Clone + Send + Sync + 'static {
     /// Waits for several keys.
     fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>>;
     /// Waits for several keys until a deadline.
-    fn get_many_timeout<'q>(get: Timeout<GetMany<'q, Key, Value>>) -> Result<Items<'q, Key, Value>, GetError>;
+    fn get_many_timeout<'q>(get: Timeout<GetMany<'q, Key, Value>>)
+    -> Result<Items<'q, Key, Value>, GetError>;
     /// Waits for room.
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value>;
     /// Waits for a call of an engine.
@@ -60,7 +61,9 @@ impl Manner for Threads {
     fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>> {
         get.wait()
     }
-    fn get_many_timeout<'q>(get: Timeout<GetMany<'q, Key, Value>>) -> Result<Items<'q, Key, Value>, GetError> {
+    fn get_many_timeout<'q>(
+        get: Timeout<GetMany<'q, Key, Value>>,
+    ) -> Result<Items<'q, Key, Value>, GetError> {
         get.wait()
     }
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
@@ -557,16 +560,12 @@ macro_rules! hands_out_and_looks {
         }
 
         fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
-            let drain = self.0.shut_down_with(options(waiters, deadline));
+            let drain = self.0.drain(options(waiters, deadline));
             Box::pin(async move { Ok(drained(drain.await)) })
         }
 
         fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
-            let drain = match (waiters, deadline) {
-                (Waiters::Drop, None) => self.0.shut_down_with_drain(),
-                _ => self.0.shut_down_with(options(waiters, deadline)),
-            };
-            Ok(drained(M::drain(drain)))
+            Ok(drained(M::drain(self.0.drain(options(waiters, deadline)))))
         }
     };
 }

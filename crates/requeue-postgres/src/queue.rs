@@ -989,11 +989,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
     /// # let q = pg.queue::<u64>("orders").open().wait()?;
-    /// q.shut_down_with_drain().wait();
+    /// q.drain(requeue::DrainOptions::default()).wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        let drain = self.handle.inner.front.shut_down_with_drain();
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Drain<'_, K, V> {
+        let drain = self.handle.inner.front.drain(options);
         self.handle.inner.ledger.signal.notify_one();
         drain
     }

@@ -386,7 +386,7 @@ pub enum Call<K, V = ()> {
     Close,
     /// [`WorkQueue::shut_down`](requeue::WorkQueue::shut_down).
     ShutDown,
-    /// [`WorkQueue::shut_down_with`](requeue::WorkQueue::shut_down_with): what becomes of waiting keys, and
+    /// [`WorkQueue::drain`](requeue::WorkQueue::drain): what becomes of waiting keys, and
     /// how long the drain waits at most ([`Duration::MAX`] is for ever).
     /// [`Event::Drained`](crate::Event::Drained) reports its end.
     Drain(WaitingKeys, Duration),

@@ -249,10 +249,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add_many_with(
-        &self,
-        triggers: impl IntoIterator<Item = (K, Add<V>)>,
-    ) -> AddedMany<K, V> {
+    pub fn add_many_with(&self, triggers: impl IntoIterator<Item = (K, Add<V>)>) -> AddedMany<K, V> {
         let mut batch = AddedMany::collect(triggers.into_iter(), |key| self.hash(key));
         self.shared.trigger_many(&mut batch);
         batch
@@ -735,39 +732,31 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.shut_down(self.shared.now())
     }
 
-    /// Refuses triggers at once, drops the timers, and waits until nothing is ready, dirty or held: await it
-    /// or call [`wait`](Drain::wait). Keys whose timers are dropped, or whose retry is refused, go to the
+    /// Refuses triggers at once and waits until nothing is ready, dirty or held: await it or call
+    /// [`wait`](Drain::wait). [`DrainOptions`] say what becomes of waiting keys, and when it ends; by default their
+    /// timers are dropped, and it has no end. Keys whose timers are dropped, or whose retry is refused, go to the
     /// [list](Self::take_unfinished) of unfinished keys.
     ///
     /// Callers of [`get`](Self::get) work the keys off: without a worker this waits for ever.
     ///
     /// ```
-    /// # let q = requeue::WorkQueue::new();
+    /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
+    /// use std::time::Duration;
+    /// let q = WorkQueue::new();
     /// std::thread::scope(|s| {
     ///     s.spawn(|| while let Some(item) = q.get_blocking() { item.done() });
     ///     q.add("a").expect("open");
-    ///     let drained = q.shut_down_with_drain().wait();
+    ///     let drained = q.drain(DrainOptions::default()).wait();
     ///     assert!(drained.complete);
     /// });
-    /// ```
-    #[doc(alias("ShutDownWithDrain"))]
-    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        self.shut_down_with(DrainOptions::default())
-    }
-
-    /// A drain with options: what becomes of waiting keys, and when it ends.
     ///
-    /// ```
-    /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
-    /// use std::time::Duration;
     /// let q = WorkQueue::<u64>::new();
-    /// let drained = q
-    ///     .shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO))
-    ///     .wait();
-    /// assert!(drained.complete);
+    /// let options = DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO);
+    /// assert!(q.drain(options).wait().complete);
     /// ```
-    pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
-        Drain::begin(Owner::Borrowed(&self.shared), options)
+    #[doc(alias("ShutDownWithDrain", "shut_down_with_drain"))]
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Drain<'_, K, V> {
+        Drain::begin(Owner::Borrowed(&self.shared), options.into())
     }
 
     /// Takes the keys that drains of this queue have left unfinished, in that order: keys whose run failed
@@ -785,7 +774,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # let q = WorkQueue::new();
     /// q.add("a")?;
     /// let item = q.try_get()?;
-    /// let drain = q.shut_down_with_drain();
+    /// let drain = q.drain(DrainOptions::default());
     /// drop(item.retry().expect_err("it does not wait for retries"));
     /// let drained = drain.wait();
     /// assert!(!drained.complete && drained.unfinished == 1);

@@ -310,7 +310,7 @@ impl World {
     /// Ends everything, even if a drain begins while everything is held back.
     fn drain(mut self) {
         let drain = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
-        let mut drain = Task::new(self.q.shut_down_with(drain).into_owned());
+        let mut drain = Task::new(self.q.drain(drain).into_owned());
         for round in 0.. {
             assert!(round < 10_000, "a drain never ends: {:?}", self.q.stats());
             if drain.poll().is_some() {

@@ -110,7 +110,7 @@ fn b4_a_drain_that_is_polled_ends_beside_a_window_that_owes_no_run() {
     let q = WorkQueue::<u32>::builder().clock(clock.clone()).build().expect("a queue");
     q.add_with(1, Add::debounced(Debounce::new(MS).leading())).expect("open");
     let item = q.try_get().expect("the leading edge");
-    let mut drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+    let mut drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
     let told = Arc::new(Told::default());
     let waker = Waker::from(told.clone());
     let mut cx = Context::from_waker(&waker);
