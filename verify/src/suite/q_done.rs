@@ -312,8 +312,8 @@ pub fn q12_put_back_by_its_holder_a_key_is_in_line_with_an_attempt_and_no_failur
     q.add_value(1, 10);
     assert!(sound(q.take(1).retry()).is_ok());
     q.clock.advance(ms(1));
-    q.add(2);
     let item = q.take(1);
+    q.add(2);
     assert_eq!(item.attempt(), 2);
     sound(item.put_back());
     q.has(2, 0, 0, 0);
