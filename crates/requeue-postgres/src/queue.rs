@@ -14,7 +14,7 @@ use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Key, Listed, LocalQueue, Source, StoredTrigger};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op,
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, DrainOptions, EngineError, Get, GetMany, Item, Items, Op,
     ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;

@@ -59,7 +59,7 @@ pub(crate) struct Several<'q, K, V> {
 }
 
 /// Remains of a batch after its hold.
-struct Left<K, V> {
+pub(crate) struct Left<K, V> {
     ended: Vec<Ended<K, V>>,
     /// How long each taken key has waited, for the metrics.
     waited: Vec<Duration>,
