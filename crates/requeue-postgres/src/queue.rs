@@ -14,8 +14,8 @@ use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Key, Listed, LocalQueue, Source, StoredTrigger};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, DrainOptions, EngineError, Get, GetMany, Item, Items, Op,
-    ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, DrainOptions, EngineError, Get, GetMany, Item, Items,
+    Op, ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

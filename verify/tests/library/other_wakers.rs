@@ -66,7 +66,7 @@ fn q11_a_drain_that_is_polled_with_another_waker_wakes_that_one_at_the_end_and_a
         let (q, clock) = empty();
         q.add(1).unwrap();
         let item = q.try_get().unwrap();
-        let options = requeue::DrainOptions::default().timeout(ms(10));
+        let options = DrainOptions::default().timeout(ms(10));
         let mut drain = q.drain(options);
         let moved = Moved::poll(&mut drain);
         assert_eq!(clock.alarms(), 1);
