@@ -265,7 +265,7 @@ impl<V> Add<V> {
     ///
     /// ```
     /// # use requeue::Add;
-    /// assert_eq!(Add::from(Add::now().value(7)).into_value(), Some(7));
+    /// assert_eq!(Add::now().value(7).into_value(), Some(7));
     /// ```
     #[must_use]
     pub fn into_value(self) -> Option<V> {
