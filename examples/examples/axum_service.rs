@@ -17,7 +17,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use requeue::limiter::Exponential;
-use requeue::{Run, StopReport, Tokio, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Run, StopReport, Tokio, WaitingKeys, WorkQueue, Worker};
 use requeue_prometheus::QueueMetrics;
 use requeue_prometheus::prometheus_client::{encoding::text::encode, registry::Registry};
 use std::error::Error;
@@ -112,7 +112,7 @@ pub(crate) async fn serve(
     // First the queue, then the server: while keys are worked off, requests for more get
     // an answer that says why not, and the metrics show how far it is.
     // What waits to be tried again was accepted too, so that is waited for.
-    let report = worker.drain_waiting(WaitingKeys::Wait, DRAIN).await;
+    let report = worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(DRAIN)).await;
     drop(drained);
     // Requests that have begun are answered; one that never ends is cut off.
     if let Ok(ended) = timeout(LAST_ANSWERS, server).await {

@@ -173,7 +173,7 @@ pub(crate) fn mirror(source: &Path, target: &Path, stop: impl AsFd) -> Result<u6
     watcher.run(stop, |report| {
         let Report::Change(change) = report else { return true };
         let when = match change.event {
-            Event::Initial => Add::now().into(),
+            Event::Initial => Add::now(),
             _ => Add::after(QUIET).latest(AT_LATEST),
         };
         queue.add_with(change.relative, when).is_ok()

@@ -64,9 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             q.add_ref(["web", "db", "cache"][i % 3])?;
         }
         // Refuses new triggers, lets the retries come, and returns when all is done.
-        Ok::<_, requeue::Refused>(
-            q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait(),
-        )
+        Ok::<_, requeue::Refused>(q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait())
     })?;
 
     let runs = runs.into_inner()?;

@@ -9,7 +9,7 @@
 //! ```
 
 use requeue::limiter::Exponential;
-use requeue::{Run, Tokio, TokioClock, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Run, Tokio, TokioClock, WaitingKeys, WorkQueue, Worker};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -79,7 +79,9 @@ async fn watch() -> Result<(), Box<dyn Error>> {
     assert!(why.starts_with("backing off: 1 failure, due in "), "{why}");
 
     // No new triggers, but retries are worked off too.
-    let report = worker.drain_waiting(WaitingKeys::Wait, Duration::from_secs(30)).await;
+    let report = worker
+        .drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(Duration::from_secs(30)))
+        .await;
     println!("{:>5} ms  {report:?}", start.elapsed().as_millis());
 
     assert!(report.complete && q.is_empty());

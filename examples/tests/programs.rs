@@ -30,7 +30,7 @@ fn p01_threads() -> Res {
         for name in ["a", "b", "a"] {
             q.add(name)?;
         }
-        q.shut_down_with_drain().wait();
+        q.drain(DrainOptions::default()).wait();
         Ok(())
     });
     result?;
@@ -71,7 +71,7 @@ async fn p02_tokio() -> Res {
         }
     });
     q.add_ref("default/web")?;
-    q.shut_down_with_drain().await;
+    q.drain(DrainOptions::default()).await;
     assert_eq!(RECONCILED.load(Relaxed), 1);
     Ok(())
 }
@@ -344,9 +344,7 @@ fn p09b_worker_stops_and_leaves_the_queue_open() -> Res {
 /// Shutdown with a deadline and a report.
 fn p12_shutdown(q: &WorkQueue<u64>) -> Option<String> {
     let r = q
-        .shut_down_with(
-            DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::from_secs(20)),
-        )
+        .drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::from_secs(20)))
         .wait();
     (!r.complete).then(|| format!("left: {} ready, {} held, {} waiting", r.ready, r.held, r.waiting))
 }

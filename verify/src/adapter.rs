@@ -541,6 +541,8 @@ pub trait Held<'q>: Sized + Send + 'q {
     fn again(self, delay: Duration) -> Fallible<Result<(), Self>>;
     /// Ends the run, forgets the failures, and gives the key up.
     fn give_up(self) -> Fallible<()>;
+    /// Puts the key back into line, with the attempt counted.
+    fn put_back(self) -> Fallible<()>;
     /// Ends the run and gets the next key, in this front's manner of waiting.
     fn next(self) -> Fallible<Option<Self>>;
     /// [`next`](Self::next), to be polled by hand.
@@ -998,7 +1000,7 @@ impl<A: Adapter> Subject<A> {
         sound(self.queue.shut_down())
     }
 
-    /// `shut_down_with_drain`, waited for in this front's own manner.
+    /// `drain`, waited for in this front's own manner.
     pub fn drain_wait(&self, waiters: Waiters) -> Drained {
         sound(self.queue.drain_wait(waiters, None))
     }

@@ -10,9 +10,9 @@ use crate::adapter::{
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, AddError, AddNow, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions,
-    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Op, Order, ReadyOrder,
-    Refused, Restore, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get,
+    GetError, GetMany, GroupRules, Item, Items, Only, Op, Order, ReadyOrder, Refused, Restore, Ticket,
+    Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,11 +25,12 @@ pub trait Manner: Clone + Send + Sync + 'static {
     /// Waits for a key.
     fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>>;
     /// Waits for a key until a deadline.
-    fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError>;
+    fn get_timeout<'q>(get: Timeout<Get<'q, Key, Value>>) -> Result<Item<'q, Key, Value>, GetError>;
     /// Waits for several keys.
     fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>>;
     /// Waits for several keys until a deadline.
-    fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError>;
+    fn get_many_timeout<'q>(get: Timeout<GetMany<'q, Key, Value>>)
+    -> Result<Items<'q, Key, Value>, GetError>;
     /// Waits for room.
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value>;
     /// Waits for a call of an engine.
@@ -54,13 +55,15 @@ impl Manner for Threads {
     fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>> {
         get.wait()
     }
-    fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
+    fn get_timeout<'q>(get: Timeout<Get<'q, Key, Value>>) -> Result<Item<'q, Key, Value>, GetError> {
         get.wait()
     }
     fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>> {
         get.wait()
     }
-    fn get_many_timeout<'q>(get: GetManyTimeout<'q, Key, Value>) -> Result<Items<'q, Key, Value>, GetError> {
+    fn get_many_timeout<'q>(
+        get: Timeout<GetMany<'q, Key, Value>>,
+    ) -> Result<Items<'q, Key, Value>, GetError> {
         get.wait()
     }
     fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
@@ -85,14 +88,14 @@ macro_rules! awaits {
             fn get<'q>(get: Get<'q, Key, Value>) -> Option<Item<'q, Key, Value>> {
                 $block_on(get)
             }
-            fn get_timeout<'q>(get: GetTimeout<'q, Key, Value>) -> Result<Item<'q, Key, Value>, GetError> {
+            fn get_timeout<'q>(get: Timeout<Get<'q, Key, Value>>) -> Result<Item<'q, Key, Value>, GetError> {
                 $block_on(get)
             }
             fn get_many<'q>(get: GetMany<'q, Key, Value>) -> Option<Items<'q, Key, Value>> {
                 $block_on(get)
             }
             fn get_many_timeout<'q>(
-                get: GetManyTimeout<'q, Key, Value>,
+                get: Timeout<GetMany<'q, Key, Value>>,
             ) -> Result<Items<'q, Key, Value>, GetError> {
                 $block_on(get)
             }
@@ -262,7 +265,7 @@ pub(crate) fn how(when: When, value: Option<Value>, priority: i16, debounce: Opt
         When::After(delay, Policy::Latest(max)) => Add::after(delay).latest(max),
         When::After(delay, Policy::Replace) => Add::after(delay).replace(),
         When::After(delay, Policy::Keep) => Add::after(delay).keep(),
-        _ => debounce.into_iter().fold(Add::now(), AddNow::debounce).into(),
+        _ => debounce.map_or_else(Add::now, Add::debounced),
     };
     let how = said.into_iter().fold(how, |how, said| how.in_backoff(in_backoff(said)));
     let how = how.priority(priority);
@@ -557,16 +560,12 @@ macro_rules! hands_out_and_looks {
         }
 
         fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
-            let drain = self.0.shut_down_with(options(waiters, deadline));
+            let drain = self.0.drain(options(waiters, deadline));
             Box::pin(async move { Ok(drained(drain.await)) })
         }
 
         fn drain_wait(&self, waiters: Waiters, deadline: Option<Duration>) -> Fallible<Drained> {
-            let drain = match (waiters, deadline) {
-                (Waiters::Drop, None) => self.0.shut_down_with_drain(),
-                _ => self.0.shut_down_with(options(waiters, deadline)),
-            };
-            Ok(drained(M::drain(drain)))
+            Ok(drained(M::drain(self.0.drain(options(waiters, deadline)))))
         }
     };
 }
@@ -728,6 +727,10 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
     }
     fn give_up(self) -> Fallible<()> {
         self.0.give_up();
+        Ok(())
+    }
+    fn put_back(self) -> Fallible<()> {
+        self.0.put_back();
         Ok(())
     }
     fn next(self) -> Fallible<Option<Self>> {

@@ -125,6 +125,8 @@ pub enum Word {
     Succeed,
     /// `give_up`.
     GiveUp,
+    /// `put_back`.
+    PutBack,
     /// `retry`.
     Retry,
     /// `retry_after`.
@@ -717,12 +719,12 @@ impl<'q, A: Adapter> Step<'q, A> {
                 drop(items);
             }
             WordMany::Unwind(0) => {
-                runs.iter().for_each(|run| self.holding(false).put_back(run));
+                runs.iter().for_each(|run| self.holding(false).put_back(run, false));
                 unwind_through(items);
             }
             WordMany::Unwind(most) => {
                 let inside = self.take_out(items.singles(), runs, most);
-                inside.1.iter().for_each(|run| self.holding(false).put_back(run));
+                inside.1.iter().for_each(|run| self.holding(false).put_back(run, false));
                 unwind_through(inside.0);
             }
             WordMany::Singles => self.apart(items, runs, usize::MAX),
@@ -805,6 +807,10 @@ impl<'q, A: Adapter> Step<'q, A> {
                     self.holding(false).give_up(&run);
                     sound(guard.give_up());
                 }
+            }
+            Word::PutBack => {
+                self.holding(false).put_back(&run, true);
+                sound(guard.put_back());
             }
             Word::Retry => {
                 let expected = self.holding(true).retry(&run, None).map(Duration::from_nanos);

@@ -301,7 +301,7 @@ impl Drop for Hands<'_> {
             let Some(inner) = self.0.front().map(|hand| Arc::clone(&hand.inner)) else { return };
             let ended = inner.hold(false, |core| {
                 let runs = self.0.iter_mut().filter_map(|hand| Some((hand.run.take()?, hand.value.take())));
-                runs.map(|(run, value)| core.put_back(run, value)).collect::<Vec<_>>()
+                runs.map(|(run, value)| core.put_back(run, value, false)).collect::<Vec<_>>()
             });
             drop(ended);
         }
@@ -728,6 +728,11 @@ impl<'q> Held<'q> for Hand<'q> {
     }
     fn give_up(self) -> Fallible<()> {
         self.succeed()
+    }
+    fn put_back(mut self) -> Fallible<()> {
+        let (run, value) = (self.run.take(), self.value.take());
+        drop(self.inner.hold(false, |core| run.map(|run| core.put_back(run, value, true))));
+        Ok(())
     }
     fn next(self) -> Fallible<Option<Self>> {
         Err(Failed("the state machine does not wait".to_owned()))

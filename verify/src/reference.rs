@@ -152,7 +152,7 @@ impl<'q> Iterator for Hands<'q> {
 impl Drop for Hands<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.for_each(|hand| hand.end(Model::put_back));
+            self.for_each(|hand| hand.end(|model, run| model.put_back(run, false)));
         }
     }
 }
@@ -691,6 +691,10 @@ impl<'q> Held<'q> for Hand<'q> {
     }
     fn give_up(self) -> Fallible<()> {
         self.succeed()
+    }
+    fn put_back(self) -> Fallible<()> {
+        self.end(|model, run| model.put_back(run, true));
+        Ok(())
     }
     fn next(self) -> Fallible<Option<Self>> {
         block_on(self.nexting())

@@ -49,6 +49,7 @@ fn word() -> impl Strategy<Value = Word> {
         3 => Just(Word::Done),
         1 => Just(Word::Succeed),
         1 => Just(Word::GiveUp),
+        2 => Just(Word::PutBack),
         3 => Just(Word::Retry),
         2 => delay().prop_map(Word::RetryAfter),
         2 => delay().prop_map(Word::RequeueAfter),

@@ -199,8 +199,8 @@ fn entries() -> Vec<Entry> {
         ("phase", |q| _ = q.phase()),
         ("close", |q| q.close()),
         ("shut_down", |q| _ = q.shut_down()),
-        ("a thread's drain", |q| _ = q.shut_down_with_drain().wait()),
-        ("a task's drain", |q| _ = poll(q.shut_down_with(DrainOptions::default()))),
+        ("a thread's drain", |q| _ = q.drain(DrainOptions::default()).wait()),
+        ("a task's drain", |q| _ = poll(q.drain(DrainOptions::default()))),
     ]
 }
 
@@ -390,11 +390,11 @@ fn users_code_under_the_lock_that_drops_a_wait_for_room_or_for_a_drain_lets_othe
         q.add_value(Key(1), Load).expect("open");
         q.close();
         let wait = DrainOptions::default().waiting_keys(requeue::WaitingKeys::Wait);
-        let mut drain = Box::pin(q.shut_down_with(wait).into_owned());
+        let mut drain = Box::pin(q.drain(wait).into_owned());
         assert!(drain.as_mut().poll(&mut cx).is_pending());
         is_told("a drain", Code::Merge, move || drop(drain), || drop(item.retry_after(Duration::ZERO)));
         q.try_get().expect("1 is ready").done();
-        assert!(matches!(poll(q.shut_down_with_drain()), Poll::Ready(drained) if drained.complete));
+        assert!(matches!(poll(q.drain(DrainOptions::default())), Poll::Ready(drained) if drained.complete));
     });
 }
 

@@ -177,7 +177,7 @@ fn q11_a_drain_behind_a_task_that_is_not_polled_is_worked_off_by_whoever_is_idle
             q.add(1).expect("open");
             q.add_after(2, ms(30)).expect("open");
             let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(GUARD);
-            let drained = q.shut_down_with(options).wait();
+            let drained = q.drain(options).wait();
             assert!(drained.complete, "{drained:?}");
             // in the order in which the getters tell of them, which of two threads may be the other one
             let ran = BTreeSet::from([idle.runs(), idle.runs()]);
@@ -231,7 +231,7 @@ fn q6_of_as_many_threads_as_tasks_neither_get_less_than_a_quarter_of_the_keys() 
             }
             q.add(key).expect("open");
         }
-        let drained = q.shut_down_with_drain().wait();
+        let drained = q.drain(DrainOptions::default()).wait();
         assert!(drained.complete);
         let by_threads = threads.ran.try_iter().count();
         let by_tasks: usize = tasks.iter().map(|task| task.ran.try_iter().count()).sum();
@@ -334,7 +334,7 @@ fn q11_a_drain_waits_for_no_task_that_is_not_polled() {
     q.add(1).expect("open");
     assert_eq!(stuck.wakes(), 1);
     let drains = Count::new();
-    let mut drain = q.shut_down_with_drain();
+    let mut drain = q.drain(DrainOptions::default());
     assert!(drains.poll(&mut drain).is_pending());
     clock.advance(PASSED_ON);
     assert_eq!(idle.wakes(), 1);

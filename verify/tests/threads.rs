@@ -3,7 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-use requeue::WorkQueue;
+use requeue::{DrainOptions, WorkQueue};
 use requeue_verify::wake::{Count, poll_once};
 use requeue_verify::watchdog::run;
 use std::time::Duration;
@@ -47,10 +47,10 @@ fn x06_no_thread_is_started_before_it_is_needed_and_none_is_left() {
                 }
                 2 => {
                     drop(get);
-                    assert_eq!(q.shut_down_with_drain().wait().unfinished, 1, "key 2 in an hour");
+                    assert_eq!(q.drain(DrainOptions::default()).wait().unfinished, 1, "key 2 in an hour");
                 }
                 _ => {
-                    q.shut_down_with_drain().wait();
+                    q.drain(DrainOptions::default()).wait();
                     drop(get);
                 }
             }

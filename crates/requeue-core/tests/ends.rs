@@ -64,7 +64,7 @@ fn a_key_that_is_put_back_is_ready_and_nothing_else() {
     let mut core = queue();
     add(&mut core, 1, &[]);
     let item = get(&mut core);
-    let ended = core.put_back(item.run, item.value);
+    let ended = core.put_back(item.run, item.value, false);
     assert_eq!((ended.key, ended.value, ended.worked), (None, None, None));
     assert_eq!((counts(&core), state(&core, 1)), ([1, 0, 0, 1], Some([true, false, false])));
     let item = get(&mut core);
@@ -78,12 +78,12 @@ fn a_key_that_is_put_back_is_ready_and_nothing_else() {
 fn a_key_that_is_put_back_keeps_its_attempt_unless_it_was_triggered_during_the_run() {
     let mut core = queue();
     let item = second_attempt(&mut core);
-    let _ = core.put_back(item.run, item.value);
+    let _ = core.put_back(item.run, item.value, false);
     let item = get(&mut core);
     assert_eq!(item.attempt, 2);
     add(&mut core, 1, &[2]);
     assert_eq!((counts(&core), state(&core, 1)), ([0, 1, 1, 1], Some([false, true, true])));
-    let _ = core.put_back(item.run, Some(vec![1]));
+    let _ = core.put_back(item.run, Some(vec![1]), false);
     assert_eq!((counts(&core), state(&core, 1)), ([1, 0, 0, 1], Some([true, false, false])));
     let item = get(&mut core);
     assert_eq!((item.attempt, item.value), (1, Some(vec![1, 2])));
@@ -98,7 +98,7 @@ fn a_run_that_is_put_back_when_all_is_over_is_in_line_and_the_queue_is_not_over(
     let base = core.begin_drain(WaitingKeys::Drop, Instant::NEVER);
     let item = get(&mut core);
     assert!(core.is_over());
-    let ended = core.put_back(item.run, Some(vec![1]));
+    let ended = core.put_back(item.run, Some(vec![1]), false);
     assert_eq!((ended.key, ended.value), (None, None));
     assert!(!core.is_over() && !core.drain_is_over(&base));
     let item = get(&mut core);

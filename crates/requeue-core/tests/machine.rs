@@ -635,7 +635,7 @@ fn q12_a_run_that_is_put_back_leaves_the_key_as_it_was_but_at_the_back_of_the_li
     let base = q.drain(WaitingKeys::Wait, Instant::NEVER);
     let adds = q.core.take_counts().adds;
     assert_eq!(adds, 2);
-    let ended = q.on().put_back(one.run, one.value);
+    let ended = q.on().put_back(one.run, one.value, false);
     assert!(ended.key.is_none() && ended.worked.is_none());
     assert_eq!(q.core.take_counts().adds, 0);
     assert_eq!(q.core.drain_counts(&base).done, 0);
@@ -646,7 +646,7 @@ fn q12_a_run_that_is_put_back_leaves_the_key_as_it_was_but_at_the_back_of_the_li
     assert_eq!((*one.run.key(), one.attempt, one.value), (1, 1, Some(vec![1, 2])));
     // one that was ended under its guard is given back, and no more
     let _ = q.core.done(&1, 1).expect("it is held");
-    let ended = q.on().put_back(one.run, Some(vec![3]));
+    let ended = q.on().put_back(one.run, Some(vec![3]), false);
     assert_eq!((ended.key, ended.value), (None, Some(vec![3])), "its timer keeps the key");
     assert_eq!(q.counts(), [0, 1, 0, 1, 2]);
     let _ = q.end(two.run, How::Done);

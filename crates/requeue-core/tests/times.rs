@@ -106,7 +106,7 @@ fn a_key_that_is_put_back_is_ready_from_then_on_and_has_waited_since_its_trigger
     add(&mut core, 0, 1, 0);
     let run = get(&mut core, 1);
     advance(&mut core, 3);
-    let _ = core.put_back(run, None);
+    let _ = core.put_back(run, None, false);
     advance(&mut core, 7);
     let gauges = core.gauges();
     assert_eq!((gauges.oldest_ready, gauges.longest_running), (secs(4), Duration::ZERO));

@@ -14,8 +14,8 @@ use crate::watch::{Watch, looks};
 use requeue::engine::{Answer, Key, Listed, LocalQueue, Source, StoredTrigger};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, EngineError, Get, GetMany, Item, Items, Op,
-    ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
+    Add, AddFailed, Added, AsyncQueue, Builder, Drain, DrainOptions, EngineError, Get, GetMany, Item, Items,
+    Op, ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -597,8 +597,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// q.add_with(4711, Add::now().priority(7)).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), None)
+    pub fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, None)
     }
 
     /// Like [`add_with`](Self::add_with), for a key that comes again after each run, until it is
@@ -616,8 +616,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// q.add_every("daily".into(), Duration::from_secs(86_400), Add::now()).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_every(&self, key: K, every: Duration, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), Some(every))
+    pub fn add_every(&self, key: K, every: Duration, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, Some(every))
     }
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
@@ -700,12 +700,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         &self,
         tx: &C,
         key: K,
-        how: impl Into<Add<V>>,
+        how: Add<V>,
     ) -> Result<(), EngineError> {
         if let Some(outdated) = self.outdated() {
             return Err(outdated);
         }
-        let how = how.into();
         let asked = StoredTrigger::of(&how).map_err(|why| EngineError::NotApplied(why.into()))?;
         let value = how.into_value().map(|value| serde_json::value::to_raw_value(&value)).transpose();
         let value = value.map_err(|e| EngineError::Codec(e.into()))?;
@@ -990,11 +989,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
     /// # let q = pg.queue::<u64>("orders").open().wait()?;
-    /// q.shut_down_with_drain().wait();
+    /// q.drain(requeue::DrainOptions::default()).wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        let drain = self.handle.inner.front.shut_down_with_drain();
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Drain<'_, K, V> {
+        let drain = self.handle.inner.front.drain(options);
         self.handle.inner.ledger.signal.notify_one();
         drain
     }

@@ -99,11 +99,11 @@ pub trait RunExt {
 /// The queue, the key's bytes and the fence.
 fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&RunLedger<K>, Vec<u8>, i64), EngineError> {
     let ledger = run.engine().and_then(|engine| engine.downcast_ref::<RunLedger<K>>());
-    match (ledger, run.fence()) {
-        (Some(ledger), Some(fence)) => {
-            Ok((ledger, run.key().to_bytes().into(), i64::try_from(fence.0).unwrap_or(i64::MAX)))
+    match ledger {
+        Some(ledger) => {
+            Ok((ledger, run.key().to_bytes().into(), i64::try_from(run.fence().0).unwrap_or(i64::MAX)))
         }
-        _ => Err(EngineError::NotApplied("the run is none of a queue on PostgreSQL".into())),
+        None => Err(EngineError::NotApplied("the run is none of a queue on PostgreSQL".into())),
     }
 }
 

@@ -160,7 +160,7 @@ impl<K, V> Trigger<K, V> {
         Self { in_backoff: Some(in_backoff), ..self }
     }
 
-    /// Sets a debounce of its own: [`AddNow::debounce`](requeue::AddNow::debounce). Only immediate triggers
+    /// Sets a debounce of its own: [`Add::debounced`](requeue::Add::debounced). Only immediate triggers
     /// are debounced.
     ///
     /// ```
@@ -219,7 +219,7 @@ impl<K, V> Trigger<K, V> {
     {
         let add = match self.when {
             When::Now => match self.debounce {
-                Some(debounce) => Add::now().debounce(debounce).into(),
+                Some(debounce) => Add::debounced(debounce),
                 None => Add::after(Duration::ZERO),
             },
             When::After(delay) => Add::after(delay),
@@ -386,7 +386,7 @@ pub enum Call<K, V = ()> {
     Close,
     /// [`WorkQueue::shut_down`](requeue::WorkQueue::shut_down).
     ShutDown,
-    /// [`WorkQueue::shut_down_with`](requeue::WorkQueue::shut_down_with): what becomes of waiting keys, and
+    /// [`WorkQueue::drain`](requeue::WorkQueue::drain): what becomes of waiting keys, and
     /// how long the drain waits at most ([`Duration::MAX`] is for ever).
     /// [`Event::Drained`](crate::Event::Drained) reports its end.
     Drain(WaitingKeys, Duration),

@@ -253,7 +253,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             Call::Drain(waiting, timeout) => {
                 let options = DrainOptions::default().waiting_keys(*waiting);
                 let options = if *timeout == Duration::MAX { options } else { options.timeout(*timeout) };
-                self.drains.push((Asleep::new(), queue.shut_down_with(options).into_owned()));
+                self.drains.push((Asleep::new(), queue.drain(options).into_owned()));
             }
             Call::Workers(number) => self.resize(*number),
             Call::CancelGet(worker) => {

@@ -80,7 +80,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         }
         let mut some_are_new = false;
         let mut room = true;
-        for (key, Begun { at, is_shown }) in begun.iter_mut().filter(|(_, begun)| !begun.is_shown) {
+        for (key, Begun { at, is_shown, .. }) in begun.iter_mut().filter(|(_, begun)| !begun.is_shown) {
             if now.saturating_sub(*at) < SHOWN_AFTER {
                 some_are_new = true;
             } else if room {

@@ -141,8 +141,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// assert!(q.add_with(4711, Add::now().priority(7)).wait().is_err()); // this queue has none
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), None)
+    pub fn add_with(&self, key: K, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, None)
     }
 
     /// Asks for a run of the key with the options of `how`, and for another one `every` after each run that
@@ -166,8 +166,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// q.cancel(&"report".into()).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_every(&self, key: K, every: Duration, how: impl Into<Add<V>>) -> Op<Added, AddFailed<K, V>> {
-        self.ask(key, how.into(), Some(every))
+    pub fn add_every(&self, key: K, every: Duration, how: Add<V>) -> Op<Added, AddFailed<K, V>> {
+        self.ask(key, how, Some(every))
     }
 
     fn ask(&self, key: K, how: Add<V>, every: Option<Duration>) -> Op<Added, AddFailed<K, V>> {
@@ -683,33 +683,18 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
         self.inner.ledger.writer.with_store(|store| store.bequeath(queue))
     }
 
-    /// Shuts down and waits for the end of all runs: [`WorkQueue::shut_down_with_drain`]. Waiting keys stay
-    /// in the file.
-    ///
-    /// ```
-    /// # use requeue_sqlite::Sqlite;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
-    /// assert!(q.shut_down_with_drain().wait().complete);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        self.inner.front.shut_down_with_drain()
-    }
-
-    /// Shuts down with options for waiting keys and a deadline: [`WorkQueue::shut_down_with`].
+    /// Shuts down and waits for the end of all runs: [`WorkQueue::drain`]. Waiting keys stay in the file.
     ///
     /// ```
     /// # use requeue_sqlite::Sqlite;
     /// # let dir = tempfile::tempdir()?;
     /// # let q = Sqlite::open(dir.path().join("a.db"))?.queue::<u64>("orders").open()?;
     /// use requeue::DrainOptions;
-    /// let now = DrainOptions::default().timeout(std::time::Duration::ZERO);
-    /// assert!(q.shut_down_with(now).wait().complete);
+    /// assert!(q.drain(DrainOptions::default()).wait().complete);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
-        self.inner.front.shut_down_with(options)
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Drain<'_, K, V> {
+        self.inner.front.drain(options)
     }
 
     /// Answers `so` when the disk has all that is recorded by now.

@@ -107,6 +107,7 @@ pub(crate) struct Begun {
     pub(crate) at: Wall,
     /// Whether it is shown to others.
     pub(crate) is_shown: bool,
+    fence: Fence,
 }
 
 pub(crate) struct BothClocks {
@@ -231,15 +232,26 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         self.runs().giving_up.insert(key.clone(), why.to_string());
     }
 
-    fn fence(&self, key: &K) -> Fence {
-        let begun = Begun { at: (self.clocks.wall)(), is_shown: false };
+    fn refused(&self, key: &K) {
         let mut runs = self.runs();
+        if runs.begun.remove(key).is_some_and(|begun| begun.is_shown) {
+            runs.over.push(key.clone());
+        }
+    }
+
+    fn fence(&self, key: &K) -> Fence {
+        let at = (self.clocks.wall)();
+        let mut runs = self.runs();
+        if let Some(begun) = runs.begun.get(key) {
+            return begun.fence;
+        }
         let is_first = runs.begun.is_empty();
-        runs.begun.insert(key.clone(), begun);
+        let fence = Fence(self.fences.fetch_add(1, Relaxed) + 1);
+        runs.begun.insert(key.clone(), Begun { at, is_shown: false, fence });
         drop(runs);
         if is_first {
             self.writer.shows_soon();
         }
-        Fence(self.fences.fetch_add(1, Relaxed) + 1)
+        fence
     }
 }

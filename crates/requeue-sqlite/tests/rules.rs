@@ -45,7 +45,7 @@ fn work(q: &Queue<String>, outcome: fn() -> Outcome) -> Vec<Saw> {
     let worker = Worker::of(q)
         .workers(1)
         .start_threads(move |run: Run<String>| {
-            let saw = Saw { key: run.key().clone(), attempt: run.attempt(), fence: run.fence().unwrap() };
+            let saw = Saw { key: run.key().clone(), attempt: run.attempt(), fence: run.fence() };
             tell.send(saw).unwrap();
             outcome()
         })

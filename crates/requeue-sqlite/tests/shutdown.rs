@@ -58,15 +58,15 @@ fn e1_a_timer_set_during_a_run_outlives_a_shutdown() {
 fn e1_a_timer_set_during_a_run_outlives_a_drain_with_a_deadline() {
     set_during_a_run(|q| {
         let now = DrainOptions::default().timeout(Duration::ZERO);
-        assert!(!q.shut_down_with(now).wait().complete);
+        assert!(!q.drain(now).wait().complete);
     });
     set_during_a_run(|q| {
         let now = DrainOptions::default().waiting_keys(WaitingKeys::Drop).timeout(Duration::ZERO);
-        assert!(!q.shut_down_with(now).wait().complete);
+        assert!(!q.drain(now).wait().complete);
     });
     set_during_a_run(|q| {
         let now = DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(Duration::ZERO);
-        assert!(!q.shut_down_with(now).wait().complete);
+        assert!(!q.drain(now).wait().complete);
     });
 }
 
@@ -74,13 +74,13 @@ fn e1_a_timer_set_during_a_run_outlives_a_drain_with_a_deadline() {
 fn e1_a_timer_set_during_a_run_outlives_a_drain_and_then_a_shutdown() {
     set_during_a_run(|q| {
         let now = DrainOptions::default().timeout(Duration::ZERO);
-        assert!(!q.shut_down_with(now).wait().complete);
+        assert!(!q.drain(now).wait().complete);
         q.shut_down();
     });
     set_during_a_run(|q| {
         q.shut_down();
         let now = DrainOptions::default().timeout(Duration::ZERO);
-        assert!(!q.shut_down_with(now).wait().complete);
+        assert!(!q.drain(now).wait().complete);
     });
 }
 

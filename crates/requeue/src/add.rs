@@ -21,6 +21,7 @@ use std::time::Duration;
 /// q.add_with("save", Add::after(Duration::from_millis(500)).latest(Duration::from_secs(5)))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "an Add does nothing until it is given to add_with"]
 pub struct Add<V = ()> {
     pub(crate) when: When,
@@ -46,28 +47,45 @@ impl<V> Add<V> {
         Self { when, policy: Policy::default(), value: None, in_backoff: None, priority: 0, debounce: None }
     }
 
-    /// An immediate trigger, like [`add`](crate::WorkQueue::add). It sets no timer, so it has no options
-    /// about timers:
-    ///
-    /// ```compile_fail,E0599
-    /// # use requeue::{Add, WorkQueue};
-    /// # let q = WorkQueue::<&str>::new();
-    /// q.add_with("a", Add::now().replace())?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// To keep immediate and delayed triggers in one list, turn it into an `Add`:
+    /// An immediate trigger, like [`add`](crate::WorkQueue::add). It sets no timer: options about timers
+    /// ([`latest`](Self::latest), [`replace`](Self::replace), [`keep`](Self::keep)) have no effect on it.
     ///
     /// ```
     /// # use requeue::{Add, WorkQueue};
     /// # let q = WorkQueue::new();
     /// let soon = std::time::Duration::from_secs(1);
-    /// q.add_many_with([("a", Add::now().into()), ("b", Add::after(soon))]).all()?;
+    /// q.add_many_with([("a", Add::now()), ("b", Add::after(soon))]).all()?;
     /// assert_eq!((q.len(), q.stats().waiting), (1, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn now() -> AddNow<V> {
-        AddNow { value: None, in_backoff: None, priority: 0, debounce: None }
+    pub fn now() -> Self {
+        Self::new(When::Now)
+    }
+
+    /// A debounced trigger: it opens a window for its key, or pushes the end of an open window back. The
+    /// key runs once, when the window ends; [`Debounce`] says when that is. [`Builder::debounce`] debounces all
+    /// immediate triggers of a queue; `Debounce::new(Duration::ZERO)` switches that off for this
+    /// trigger. The call reads the clock.
+    ///
+    /// [`Builder::debounce`]: crate::Builder::debounce
+    ///
+    /// ```
+    /// # use requeue::{Add, Added, Debounce, FakeClock, WorkQueue};
+    /// # use std::time::Duration;
+    /// let clock = FakeClock::new();
+    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
+    /// let saved = Debounce::new(Duration::from_millis(500)).max(Duration::from_secs(2));
+    /// assert_eq!(q.add_with("page.html", Add::debounced(saved))?, Added::Waiting);
+    /// clock.advance(Duration::from_millis(400));
+    /// q.add_with("page.html", Add::debounced(saved))?;
+    /// clock.advance(Duration::from_millis(400));
+    /// assert!(q.is_empty());
+    /// clock.advance(Duration::from_millis(100));
+    /// assert_eq!(*q.try_get()?.key(), "page.html");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn debounced(debounce: Debounce) -> Self {
+        Self { debounce: Some(debounce), ..Self::new(When::Now) }
     }
 
     /// A trigger after a delay, like [`add_after`](crate::WorkQueue::add_after). A delay of zero means now.
@@ -247,7 +265,7 @@ impl<V> Add<V> {
     ///
     /// ```
     /// # use requeue::Add;
-    /// assert_eq!(Add::from(Add::now().value(7)).into_value(), Some(7));
+    /// assert_eq!(Add::now().value(7).into_value(), Some(7));
     /// ```
     #[must_use]
     pub fn into_value(self) -> Option<V> {
@@ -277,119 +295,4 @@ debug!([V] Add<V>, |add| {
     value: add.value.is_some(),
     priority: add.priority,
     debounce: add.debounce
-});
-
-/// An immediate trigger, which sets no timer: [`Add::now`].
-///
-/// ```
-/// # use requeue::{Add, WorkQueue};
-/// # let q = WorkQueue::<&str>::new();
-/// q.add_with("a", Add::now())?;
-/// assert_eq!(q.len(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "an AddNow does nothing until it is given to add_with"]
-pub struct AddNow<V = ()> {
-    value: Option<V>,
-    in_backoff: Option<InBackoff>,
-    priority: i16,
-    debounce: Option<Debounce>,
-}
-
-impl<V> AddNow<V> {
-    /// Sets the value, which merges into the value that the key already has, like
-    /// [`add_value`](crate::WorkQueue::add_value).
-    ///
-    /// ```
-    /// # use requeue::{Add, WorkQueue};
-    /// let q = WorkQueue::merging(|old: &mut u32, new| *old += new).build()?;
-    /// q.add_many_with([("a", Add::now().value(2)), ("a", Add::now().value(3))]).all()?;
-    /// assert_eq!(q.try_get()?.value(), Some(&5));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn value(self, value: V) -> Self {
-        Self { value: Some(value), ..self }
-    }
-
-    /// Sets the trigger's [`InBackoff`]: what it does if the key waits out a failure, or if the key's current
-    /// run fails. The default is the queue's setting, [`Builder::in_backoff`].
-    ///
-    /// [`Builder::in_backoff`]: crate::Builder::in_backoff
-    ///
-    /// ```
-    /// # use requeue::{Add, FakeClock, InBackoff, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
-    /// q.add("web")?;
-    /// q.try_get()?.retry_after(Duration::from_secs(1_000)).expect("open");
-    ///
-    /// // its status has changed: that is no reason to try again
-    /// q.add_with("web", Add::now().in_backoff(InBackoff::Respect))?;
-    /// assert_eq!((q.len(), q.num_requeues(&"web")), (0, 1));
-    ///
-    /// // somebody has changed what it should be: that is, and it starts afresh
-    /// q.add_with("web", Add::now().in_backoff(InBackoff::Reset))?;
-    /// assert_eq!((q.len(), q.num_requeues(&"web")), (1, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
-        Self { in_backoff: Some(in_backoff), ..self }
-    }
-
-    /// Sets the priority, on a queue built with [`priorities`](crate::Builder::priorities): see
-    /// [`Add::priority`].
-    ///
-    /// ```
-    /// # use requeue::{Add, WorkQueue};
-    /// let q = WorkQueue::builder().priorities().build()?;
-    /// q.add("usual")?;
-    /// q.add_with("urgent", Add::now().priority(10))?;
-    /// let item = q.try_get()?;
-    /// assert_eq!((*item.key(), item.priority()), ("urgent", 10));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn priority(self, priority: i16) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// Debounces the trigger: it opens a window for its key, or pushes the end of an open window back. The
-    /// key runs once, when the window ends; [`Debounce`] says when that is. The default is the queue's
-    /// setting, [`Builder::debounce`]. `Debounce::new(Duration::ZERO)` switches the debounce off for this
-    /// trigger. The call reads the clock.
-    ///
-    /// [`Builder::debounce`]: crate::Builder::debounce
-    ///
-    /// ```
-    /// # use requeue::{Add, Added, Debounce, FakeClock, WorkQueue};
-    /// # use std::time::Duration;
-    /// let clock = FakeClock::new();
-    /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
-    /// let saved = Debounce::new(Duration::from_millis(500)).max(Duration::from_secs(2));
-    /// assert_eq!(q.add_with("page.html", Add::now().debounce(saved))?, Added::Waiting);
-    /// clock.advance(Duration::from_millis(400));
-    /// q.add_with("page.html", Add::now().debounce(saved))?;
-    /// clock.advance(Duration::from_millis(400));
-    /// assert!(q.is_empty());
-    /// clock.advance(Duration::from_millis(100));
-    /// assert_eq!(*q.try_get()?.key(), "page.html");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn debounce(self, debounce: Debounce) -> Self {
-        Self { debounce: Some(debounce), ..self }
-    }
-}
-
-impl<V> From<AddNow<V>> for Add<V> {
-    #[inline]
-    fn from(now: AddNow<V>) -> Self {
-        let AddNow { value, in_backoff, priority, debounce } = now;
-        Self { when: When::Now, policy: Policy::default(), value, in_backoff, priority, debounce }
-    }
-}
-
-debug!([V] AddNow<V>, |now| {
-    in_backoff: now.in_backoff,
-    value: now.value.is_some(),
-    priority: now.priority,
-    debounce: now.debounce
 });

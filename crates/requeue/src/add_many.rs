@@ -56,13 +56,10 @@ pub struct AddedMany<K, V = ()> {
 
 impl<K, V> AddedMany<K, V> {
     /// Collects the triggers of a batch, before any of them is accepted.
-    pub(crate) fn collect<A: Into<Add<V>>>(
-        triggers: impl Iterator<Item = (K, A)>,
-        hash: impl Fn(&K) -> u32,
-    ) -> Self {
+    pub(crate) fn collect(triggers: impl Iterator<Item = (K, Add<V>)>, hash: impl Fn(&K) -> u32) -> Self {
         let entries = triggers.map(|(key, how)| {
             let hash = hash(&key);
-            Entry { trigger: how.into().of(key), hash, result: Err(Refused::ShutDown) }
+            Entry { trigger: how.of(key), hash, result: Err(Refused::ShutDown) }
         });
         Self { entries: entries.collect() }
     }

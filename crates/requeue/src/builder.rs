@@ -403,7 +403,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// * [`cancel`](WorkQueue::cancel) takes the window away.
     ///
     /// Such a queue reads its clock in every call except redundant adds of integers, like one with metrics.
-    /// [`AddNow::debounce`](crate::AddNow::debounce) overrides the setting for one trigger.
+    /// [`Add::debounced`](crate::Add::debounced) overrides the setting for one trigger.
     ///
     /// ```
     /// # use requeue::{Debounce, FakeClock, WorkQueue};

@@ -2,7 +2,7 @@
 
 use crate::hold::Shared;
 use crate::key::AsKey;
-use crate::{Cancelled, WorkQueue};
+use crate::{CancelRun, Cancelled, WorkQueue};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -81,5 +81,35 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
             self.shared.forget_own(key);
             self.shared.cancel(key, hash, true)
         })
+    }
+    /// Asks the run of `key` to end, if a [`Worker`](crate::Worker) has it: an async handler is dropped, a blocking one
+    /// is told by [`Run::cancelled`](crate::Run::cancelled) and keeps the key until it has returned. The run ends with
+    /// [`Failure::Cancelled`](crate::Failure::Cancelled), as `how` says, even if its handler returns success afterwards.
+    /// A trigger that came during the run still gets its run.
+    ///
+    /// Returns whether a worker had a run of the key. If so, its handler may just have returned: then the run ends as it
+    /// said. A key that is held by an [`Item`](crate::Item) is left alone.
+    ///
+    /// ```
+    /// # use requeue::{CancelRun, WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
+    /// q.add("endless")?;
+    /// while !q.cancel_run("endless", CancelRun::GiveUp) { std::thread::yield_now() }
+    /// assert_eq!(told.recv()?, "endless: the handler was cancelled before it had returned");
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_run<Q>(&self, key: &Q, how: CancelRun) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hash(key);
+        self.shared.cancel_run(key, hash, how)
     }
 }

@@ -43,7 +43,7 @@ impl DrainOptions {
     /// # use requeue::*;
     /// # let q = WorkQueue::new();
     /// q.add_after("a", std::time::Duration::from_secs(3600))?;
-    /// let _drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow));
+    /// let _drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow));
     /// assert_eq!(q.len(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -58,7 +58,7 @@ impl DrainOptions {
     /// # use requeue::*;
     /// # let q = WorkQueue::new();
     /// q.add("a")?;
-    /// let drained = q.shut_down_with(DrainOptions::default().timeout(std::time::Duration::ZERO)).wait();
+    /// let drained = q.drain(DrainOptions::default().timeout(std::time::Duration::ZERO)).wait();
     /// assert!(!drained.complete && drained.ready == 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -75,12 +75,19 @@ impl DrainOptions {
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
     /// q.add("a")?;
-    /// let drained = q.shut_down_with(DrainOptions::default().deadline(clock.now())).wait();
+    /// let drained = q.drain(DrainOptions::default().deadline(clock.now())).wait();
     /// assert!(!drained.complete && drained.ready == 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> Self {
         Self { limit: Some(Limit::At(at)), ..self }
+    }
+}
+
+impl From<Duration> for DrainOptions {
+    /// A drain with this [`timeout`](DrainOptions::timeout).
+    fn from(timeout: Duration) -> Self {
+        Self::default().timeout(timeout)
     }
 }
 
@@ -96,7 +103,7 @@ impl DrainOptions {
 /// ```
 /// # let q = requeue::WorkQueue::new();
 /// q.add("a")?;
-/// let drain = q.shut_down_with_drain();
+/// let drain = q.drain(requeue::DrainOptions::default());
 /// assert!(q.add("b").is_err(), "refused from here on");
 /// while let Some(item) = q.get_blocking() { item.done() }
 /// let drained = drain.wait();
@@ -199,7 +206,7 @@ impl<'q, K, V> Drain<'q, K, V> {
     /// ```
     /// # let q = requeue::WorkQueue::new();
     /// q.add("a")?;
-    /// let drain = q.shut_down_with_drain().into_owned();
+    /// let drain = q.drain(requeue::DrainOptions::default()).into_owned();
     /// let drained = std::thread::spawn(move || drain.wait());
     /// q.try_get()?.done();
     /// assert_eq!(drained.join().unwrap().done, 1);
@@ -215,7 +222,7 @@ impl<'q, K, V> Drain<'q, K, V> {
     ///
     /// ```
     /// let q = requeue::WorkQueue::<u32>::new();
-    /// assert!(q.shut_down_with_drain().wait().complete);
+    /// assert!(q.drain(requeue::DrainOptions::default()).wait().complete);
     /// ```
     pub fn wait(mut self) -> Drained {
         block_on(

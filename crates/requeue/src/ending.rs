@@ -343,6 +343,26 @@ pub(crate) fn abandon<K, V>(
     }
 }
 
+/// Puts the key of a run back into line, with its value. The run counts as an attempt if `counted`.
+pub(crate) fn put_back<K, V>(
+    shared: &Shared<K, V>,
+    slot: &mut Option<RunRef<K>>,
+    value: &mut Option<V>,
+    counted: bool,
+) {
+    let mut hold = shared.hold(None);
+    // only now: what runs before may panic, and the guard must still have it
+    let Some(run) = slot.take() else { return };
+    let at = run.slot();
+    let is_inert = hold.core.is_inert(&run);
+    let mut ended = hold.core.put_back(run, value.take(), counted);
+    if !is_inert {
+        shared.tell_end(&mut hold.core, &mut ended, |_| Some(at));
+    }
+    hold.close();
+    after_end(shared, ended);
+}
+
 /// Ends a run without reading the clock or calling user code. The journal is not told of an end that user
 /// code prevented.
 fn force_end<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {

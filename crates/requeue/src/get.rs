@@ -5,9 +5,10 @@ use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
+use crate::timeout::Timeout;
 use crate::wait::Limit;
-use crate::waiting::{Deadline, PollResult, Poller, Waiting};
-use crate::{GetError, Instant, TryGetError};
+use crate::waiting::{PollResult, Poller, Waiting};
+use crate::{Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
 use std::pin::Pin;
@@ -41,13 +42,13 @@ use std::time::Duration;
 /// ```
 #[must_use = "a Get does nothing unless it is awaited or waited on"]
 pub struct Get<'q, K, V = ()> {
-    waiting: Waiting<'q, K, V>,
-    ask: One<K>,
+    pub(crate) waiting: Waiting<'q, K, V>,
+    pub(crate) ask: One<K>,
 }
 
 /// Asks for one key. Its methods are `inline(always)`: their arguments are large and would otherwise go
 /// through memory (`Item::next` took 60 instructions more).
-struct One<K> {
+pub(crate) struct One<K> {
     /// A run to be ended before the key is taken.
     ending: Option<RunRef<K>>,
 }
@@ -302,8 +303,8 @@ impl<'q, K, V> Get<'q, K, V> {
     /// assert_eq!(got.err(), Some(GetError::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn timeout(self, timeout: Duration) -> GetTimeout<'q, K, V> {
-        GetTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
+    pub fn timeout(self, timeout: Duration) -> Timeout<Self> {
+        Timeout::new(self, Limit::After(timeout))
     }
 
     /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
@@ -315,8 +316,8 @@ impl<'q, K, V> Get<'q, K, V> {
     /// assert_eq!(q.get().deadline(clock.now()).wait().err(), Some(GetError::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn deadline(self, at: Instant) -> GetTimeout<'q, K, V> {
-        GetTimeout { get: self, deadline: Deadline::new(Limit::At(at)) }
+    pub fn deadline(self, at: Instant) -> Timeout<Self> {
+        Timeout::new(self, Limit::At(at))
     }
 }
 
@@ -341,75 +342,3 @@ impl<K, V> Drop for Get<'_, K, V> {
 }
 
 debug!([K, V] Get<'_, K, V>, |get| { waiting: get.waiting.is_entered(), .. });
-
-/// [`Get`] with a deadline: await it, or call [`wait`](Self::wait) on it.
-///
-/// Returns a key if there is one; otherwise an error: the queue is shut down, or the time is up.
-///
-/// # Cancel safety
-///
-/// Like [`Get`]'s.
-///
-/// ```
-/// # use requeue::GetError;
-/// # use std::time::Duration;
-/// # let q = requeue::WorkQueue::new();
-/// q.add("a")?;
-/// let soon = Duration::from_millis(1);
-/// assert_eq!(*q.get().timeout(soon).wait()?.key(), "a");
-/// assert_eq!(q.get().timeout(soon).wait().err(), Some(GetError::TimedOut));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "a GetTimeout does nothing unless it is awaited or waited on"]
-pub struct GetTimeout<'q, K, V = ()> {
-    get: Get<'q, K, V>,
-    deadline: Deadline,
-}
-
-impl<'q, K, V> GetTimeout<'q, K, V> {
-    /// Makes the wait own its reference to the queue: see [`Get::into_owned`].
-    ///
-    /// ```
-    /// # use requeue::{GetError, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::<u32>::new();
-    /// let get = q.get().timeout(Duration::from_millis(1)).into_owned();
-    /// let got = std::thread::spawn(move || get.wait().map(|item| *item.key()));
-    /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
-    /// ```
-    pub fn into_owned(self) -> GetTimeout<'static, K, V> {
-        GetTimeout { get: self.get.into_owned(), deadline: Deadline::new(self.deadline.limit) }
-    }
-
-    /// Blocks until there is a key, the queue is worked off, or the time is up.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::ShutDown`] and [`GetError::TimedOut`].
-    ///
-    /// ```
-    /// # use requeue::{GetError, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::<u32>::new();
-    /// q.shut_down();
-    /// let got = q.get().timeout(Duration::MAX).wait();
-    /// assert_eq!(got.err(), Some(GetError::ShutDown));
-    /// ```
-    pub fn wait(mut self) -> Result<Item<'q, K, V>, GetError> {
-        let Get { waiting, ask } = &mut self.get;
-        waiting.block(ask, Some(self.deadline.limit)).and_then(|item| item.ok_or(GetError::ShutDown))
-    }
-}
-
-impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for GetTimeout<'q, K, V> {
-    type Output = Result<Item<'q, K, V>, GetError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { get: Get { waiting, ask }, deadline } = &mut *self;
-        waiting
-            .poll(ask, cx, Some(deadline))
-            .map(|outcome| outcome.and_then(|item| item.ok_or(GetError::ShutDown)))
-    }
-}
-
-debug!([K, V] GetTimeout<'_, K, V>, |timeout| { limit: timeout.deadline.limit, .. });

@@ -5,9 +5,10 @@ use crate::item::Item;
 use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
+use crate::timeout::Timeout;
 use crate::wait::Limit;
-use crate::waiting::{Deadline, PollResult, Poller, Waiting};
-use crate::{GetError, Instant, TryGetError};
+use crate::waiting::{PollResult, Poller, Waiting};
+use crate::{Instant, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
 use std::mem::take;
@@ -43,12 +44,12 @@ const AT_ONCE: usize = 256;
 /// ```
 #[must_use = "a GetMany does nothing unless it is awaited or waited on"]
 pub struct GetMany<'q, K, V = ()> {
-    waiting: Waiting<'q, K, V>,
-    ask: Several<'q, K, V>,
+    pub(crate) waiting: Waiting<'q, K, V>,
+    pub(crate) ask: Several<'q, K, V>,
 }
 
 /// Asks for several keys.
-struct Several<'q, K, V> {
+pub(crate) struct Several<'q, K, V> {
     most: usize,
     /// The runs to be ended before keys are taken, all of this queue and with no user data but the keys;
     /// afterwards empty, and room for keys.
@@ -58,7 +59,7 @@ struct Several<'q, K, V> {
 }
 
 /// Remains of a batch after its hold.
-struct Left<K, V> {
+pub(crate) struct Left<K, V> {
     ended: Vec<Ended<K, V>>,
     /// How long each taken key has waited, for the metrics.
     waited: Vec<Duration>,
@@ -268,8 +269,8 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// let got = q.get_many(32).timeout(Duration::from_millis(1)).wait();
     /// assert_eq!(got.err(), Some(GetError::TimedOut));
     /// ```
-    pub fn timeout(self, timeout: Duration) -> GetManyTimeout<'q, K, V> {
-        GetManyTimeout { get: self, deadline: Deadline::new(Limit::After(timeout)) }
+    pub fn timeout(self, timeout: Duration) -> Timeout<Self> {
+        Timeout::new(self, Limit::After(timeout))
     }
 
     /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
@@ -281,8 +282,8 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// assert_eq!(q.get_many(32).deadline(clock.now()).wait().err(), Some(GetError::TimedOut));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn deadline(self, at: Instant) -> GetManyTimeout<'q, K, V> {
-        GetManyTimeout { get: self, deadline: Deadline::new(Limit::At(at)) }
+    pub fn deadline(self, at: Instant) -> Timeout<Self> {
+        Timeout::new(self, Limit::At(at))
     }
 }
 
@@ -307,75 +308,3 @@ impl<K, V> Drop for GetMany<'_, K, V> {
 }
 
 debug!([K, V] GetMany<'_, K, V>, |many| { most: many.ask.most, waiting: many.waiting.is_entered(), .. });
-
-/// [`GetMany`] with a deadline: await it, or call [`wait`](Self::wait) on it.
-///
-/// Returns keys if there are any; otherwise an error: the queue is shut down, or the time is up.
-///
-/// # Cancel safety
-///
-/// Like [`GetMany`]'s.
-///
-/// ```
-/// # use requeue::GetError;
-/// # use std::time::Duration;
-/// # let q = requeue::WorkQueue::new();
-/// q.add_many(["a", "b"]).all()?;
-/// let soon = Duration::from_millis(1);
-/// assert_eq!(q.get_many(8).timeout(soon).wait()?.len(), 2);
-/// assert_eq!(q.get_many(8).timeout(soon).wait().err(), Some(GetError::TimedOut));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[must_use = "a GetManyTimeout does nothing unless it is awaited or waited on"]
-pub struct GetManyTimeout<'q, K, V = ()> {
-    get: GetMany<'q, K, V>,
-    deadline: Deadline,
-}
-
-impl<'q, K, V> GetManyTimeout<'q, K, V> {
-    /// Makes the wait own its reference to the queue: see [`Get::into_owned`](crate::Get::into_owned).
-    ///
-    /// ```
-    /// # use requeue::{GetError, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::<u32>::new();
-    /// let get = q.get_many(8).timeout(Duration::from_millis(1)).into_owned();
-    /// let got = std::thread::spawn(move || get.wait().map(|items| items.len()));
-    /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
-    /// ```
-    pub fn into_owned(self) -> GetManyTimeout<'static, K, V> {
-        GetManyTimeout { get: self.get.into_owned(), deadline: Deadline::new(self.deadline.limit) }
-    }
-
-    /// Blocks until there is a key, the queue is worked off, or the time is up.
-    ///
-    /// # Errors
-    ///
-    /// [`GetError::ShutDown`] and [`GetError::TimedOut`].
-    ///
-    /// ```
-    /// # use requeue::{GetError, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::<u32>::new();
-    /// q.shut_down();
-    /// let got = q.get_many(8).timeout(Duration::MAX).wait();
-    /// assert_eq!(got.err(), Some(GetError::ShutDown));
-    /// ```
-    pub fn wait(mut self) -> Result<Items<'q, K, V>, GetError> {
-        let GetMany { waiting, ask } = &mut self.get;
-        waiting.block(ask, Some(self.deadline.limit)).and_then(|items| items.ok_or(GetError::ShutDown))
-    }
-}
-
-impl<'q, K: Send + Sync + 'static, V: Send + 'static> Future for GetManyTimeout<'q, K, V> {
-    type Output = Result<Items<'q, K, V>, GetError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { get: GetMany { waiting, ask }, deadline } = &mut *self;
-        waiting
-            .poll(ask, cx, Some(deadline))
-            .map(|outcome| outcome.and_then(|items| items.ok_or(GetError::ShutDown)))
-    }
-}
-
-debug!([K, V] GetManyTimeout<'_, K, V>, |timeout| { limit: timeout.deadline.limit, .. });

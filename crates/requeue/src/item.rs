@@ -1,9 +1,9 @@
 //! [`Item`]: a held key, the guard that `get` returns.
 
-use crate::ending::{Guard, after_end, finish};
+use crate::ending::{Guard, after_end, finish, put_back};
 use crate::hold::Shared;
 use crate::owner::Owner;
-use crate::{Instant, Refused};
+use crate::{Fence, Instant, Refused};
 use requeue_core::{Handout, RunRef};
 use std::cell::Cell;
 use std::fmt;
@@ -121,6 +121,26 @@ impl<'q, K, V> Item<'q, K, V> {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// The number of this run: larger than that of each run that the queue has handed out before. A store that runs
+    /// write to can refuse a smaller number than it has seen.
+    ///
+    /// In memory the numbers also grow over restarts of the process: they begin at the time of day, in
+    /// nanoseconds, at which the queue was built. (They do not if the system's clock was set back meanwhile.) With an
+    /// engine it is the store's number for the run of this key.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// let (a, b) = (q.try_get()?, q.try_get()?);
+    /// assert!(a.fence() < b.fence());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.guard.run.as_ref().map_or(Fence(0), |run| self.shared().fence(run))
     }
 
     /// The priority with which the key was handed out: the highest of the triggers that led to this run, or 0
@@ -260,6 +280,26 @@ impl<'q, K, V> Item<'q, K, V> {
         let again = ending.again(shared, delay);
         self.was_refused |= again.is_err();
         again.map_err(|reason| RefusedItem { item: self, reason })
+    }
+
+    /// Puts the key back into line, behind the keys that are ready, as if the run had been interrupted: its failures
+    /// and its priority stay, no limiter is asked, and a value that was not [taken](Self::take_value) goes back. The
+    /// run counts as an [attempt](Self::attempt), so that a key whose runs are always interrupted is noticed.
+    ///
+    /// It is never refused: the key runs again also if the queue is closed or shut down. Metrics count neither
+    /// a run nor an add. For an item whose run was ended by [`done`](crate::WorkQueue::done) this does nothing.
+    ///
+    /// ```
+    /// # use requeue::WorkQueue;
+    /// let q = WorkQueue::new();
+    /// q.add("a")?;
+    /// q.try_get()?.put_back();
+    /// let item = q.try_get()?;
+    /// assert_eq!((*item.key(), item.attempt(), q.num_requeues("a")), ("a", 2, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn put_back(mut self) {
+        put_back(self.guard.owner.shared(), &mut self.guard.run, &mut self.value, true);
     }
 
     /// Makes the item own its reference to the queue, so that it can be moved into a task. It is no handle:

@@ -319,7 +319,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
             for item in rest.by_ref() {
                 let Some(run) = item.take_run(shared) else { continue };
                 let slot = run.slot();
-                let mut ended = hold.core.put_back(run, item.take_value());
+                let mut ended = hold.core.put_back(run, item.take_value(), false);
                 shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
                 // only where the run had been ended under its guard
                 if ended.key.is_some() || ended.value.is_some() || ended.worked.is_some() {

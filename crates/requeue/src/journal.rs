@@ -115,7 +115,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn gives_up(&self, key: &K, why: &dyn fmt::Display);
 
-    /// The number for a run of this key that begins now.
+    /// The number of the key's current run: one number for all calls until the run ends.
     ///
     /// ```
     /// # use requeue::{Fence, engine::{Journal, Known}};

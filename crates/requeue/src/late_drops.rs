@@ -1,6 +1,6 @@
 //! Makes up for drops that could not have the queue's lock (`hold/later.rs`).
 
-use crate::ending::{abandon, after_end, end_in_drop, finish, later_end};
+use crate::ending::{abandon, end_in_drop, finish, later_end, put_back};
 use crate::hold::{Later, Shared};
 use crate::panics::quietly;
 
@@ -22,14 +22,7 @@ impl<K, V> Shared<K, V> {
                 let end = |run: &mut _, value: &mut _| abandon(self, run, value, None);
                 end_in_drop(self, &mut Some(run), &mut value, end, later_end);
             }
-            Later::PutBack { run, value } => {
-                let slot = run.slot();
-                let mut hold = self.hold(None);
-                let mut ended = hold.core.put_back(run, value);
-                self.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
-                hold.close();
-                after_end(self, ended);
-            }
+            Later::PutBack { run, mut value } => put_back(self, &mut Some(run), &mut value, false),
             Later::Waiter(id) => self.leave_waiting(id),
             Later::Drain(place) => drop(self.leave_drain(place)),
             Later::Adder(ticket) => self.leave_room(ticket),

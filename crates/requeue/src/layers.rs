@@ -212,26 +212,15 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert_eq!(q.shut_down().ready, 1);
     /// ```
     fn shut_down(&self) -> ShutDown;
-    /// [`WorkQueue::shut_down_with_drain`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert!(q.shut_down_with_drain().wait().complete);
-    /// ```
-    fn shut_down_with_drain(&self) -> Drain<'_, K, V>;
-    /// [`WorkQueue::shut_down_with`]
+    /// [`WorkQueue::drain`]
     ///
     /// ```
     /// use requeue::{DrainOptions, Queue, WorkQueue};
-    /// use std::time::Duration;
     /// let q = WorkQueue::new();
     /// let q: &dyn Queue<&str> = &q;
-    /// let now = DrainOptions::default().timeout(Duration::ZERO);
-    /// assert!(q.shut_down_with(now).wait().complete);
+    /// assert!(q.drain(DrainOptions::default()).wait().complete);
     /// ```
-    fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;
+    fn drain(&self, options: DrainOptions) -> Drain<'_, K, V>;
 }
 
 /// The delaying queue: the FIFO queue and `add_after`.
@@ -339,8 +328,7 @@ impl<K: Hash + Eq + Send + Sync, V: Send, S: BuildHasher + Send + Sync> Queue<K,
         fn phase(&self) -> Phase;
         fn close(&self);
         fn shut_down(&self) -> ShutDown;
-        fn shut_down_with_drain(&self) -> Drain<'_, K, V>;
-        fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V>;
+        fn drain(&self, options: DrainOptions) -> Drain<'_, K, V>;
     }
 }
 

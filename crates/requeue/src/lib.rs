@@ -49,6 +49,7 @@ mod stored;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
+mod timeout;
 mod trying;
 mod unfinished;
 mod wait;
@@ -60,7 +61,7 @@ pub mod engine;
 pub mod limiter;
 mod lock;
 
-pub use add::{Add, AddNow};
+pub use add::Add;
 pub use add_many::{AddedMany, IntoAdded};
 pub use builder::Builder;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
@@ -70,8 +71,8 @@ pub use clock::{TokioClock, TokioClockError};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
 pub use error::{AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
-pub use get::{Get, GetTimeout};
-pub use get_many::{GetMany, GetManyTimeout};
+pub use get::Get;
+pub use get_many::GetMany;
 pub use getter::Getter;
 pub use hash::{KeyHasher, RandomState};
 pub use item::{Item, RefusedItem};
@@ -98,7 +99,8 @@ pub use source::Source;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
-pub use unfinished::Unfinished;
+pub use timeout::Timeout;
+pub use unfinished::{CancelRun, Unfinished};
 pub use worker::{
     BoxError, Failure, Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker,
     WorkerBuilder, WorkerFuture, WorkerTask,

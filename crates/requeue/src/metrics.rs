@@ -541,3 +541,20 @@ impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
         fn attach_engine(&self, engine: Weak<dyn ReadEngine>);
     }
 }
+
+/// A boxed sink is a sink, also `Box<dyn Metrics>`.
+impl<M: Metrics + ?Sized> Metrics for Box<M> {
+    forward! { self => **self;
+        fn added(&self, keys: u64);
+        fn coalesced(&self, triggers: u64);
+        fn dropped(&self, keys: u64);
+        fn retried(&self);
+        fn timer_fired(&self, late: Duration);
+        fn handed_out(&self, waited: Duration);
+        fn run_ended(&self, took: Duration, end: RunEnd);
+        fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
+        fn attach_labels(&self, labels: &[(String, String)]);
+        fn attach_workers(&self, workers: Weak<dyn ReadWorkers>);
+        fn attach_engine(&self, engine: Weak<dyn ReadEngine>);
+    }
+}

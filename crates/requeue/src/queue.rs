@@ -194,9 +194,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// q.add_with("a", Add::after(std::time::Duration::from_secs(1)).replace())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: impl Into<Add<V>>) -> AddResult<K, V> {
+    pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.trigger(how.into().of(key), hash, None).map(|accepted| accepted.added)
+        self.shared.trigger(how.of(key), hash, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key like [`add`](Self::add), in the order of the keys and in one lock hold.
@@ -240,7 +240,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # use std::time::Duration;
     /// # let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
     /// q.add_many_with([
-    ///     ("now", Add::now().into()),
+    ///     ("now", Add::now()),
     ///     ("soon", Add::after(Duration::from_secs(1)).replace()),
     ///     ("failed", Add::rate_limited()),
     /// ])
@@ -249,10 +249,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add_many_with<A: Into<Add<V>>>(
-        &self,
-        triggers: impl IntoIterator<Item = (K, A)>,
-    ) -> AddedMany<K, V> {
+    pub fn add_many_with(&self, triggers: impl IntoIterator<Item = (K, Add<V>)>) -> AddedMany<K, V> {
         let mut batch = AddedMany::collect(triggers.into_iter(), |key| self.hash(key));
         self.shared.trigger_many(&mut batch);
         batch
@@ -735,39 +732,31 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.shut_down(self.shared.now())
     }
 
-    /// Refuses triggers at once, drops the timers, and waits until nothing is ready, dirty or held: await it
-    /// or call [`wait`](Drain::wait). Keys whose timers are dropped, or whose retry is refused, go to the
+    /// Refuses triggers at once and waits until nothing is ready, dirty or held: await it or call
+    /// [`wait`](Drain::wait). [`DrainOptions`] say what becomes of waiting keys, and when it ends; by default their
+    /// timers are dropped, and it has no end. Keys whose timers are dropped, or whose retry is refused, go to the
     /// [list](Self::take_unfinished) of unfinished keys.
     ///
     /// Callers of [`get`](Self::get) work the keys off: without a worker this waits for ever.
     ///
     /// ```
-    /// # let q = requeue::WorkQueue::new();
+    /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
+    /// use std::time::Duration;
+    /// let q = WorkQueue::new();
     /// std::thread::scope(|s| {
     ///     s.spawn(|| while let Some(item) = q.get_blocking() { item.done() });
     ///     q.add("a").expect("open");
-    ///     let drained = q.shut_down_with_drain().wait();
+    ///     let drained = q.drain(DrainOptions::default()).wait();
     ///     assert!(drained.complete);
     /// });
-    /// ```
-    #[doc(alias("ShutDownWithDrain"))]
-    pub fn shut_down_with_drain(&self) -> Drain<'_, K, V> {
-        self.shut_down_with(DrainOptions::default())
-    }
-
-    /// A drain with options: what becomes of waiting keys, and when it ends.
     ///
-    /// ```
-    /// use requeue::{DrainOptions, WaitingKeys, WorkQueue};
-    /// use std::time::Duration;
     /// let q = WorkQueue::<u64>::new();
-    /// let drained = q
-    ///     .shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO))
-    ///     .wait();
-    /// assert!(drained.complete);
+    /// let options = DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO);
+    /// assert!(q.drain(options).wait().complete);
     /// ```
-    pub fn shut_down_with(&self, options: DrainOptions) -> Drain<'_, K, V> {
-        Drain::begin(Owner::Borrowed(&self.shared), options)
+    #[doc(alias("ShutDownWithDrain", "shut_down_with_drain"))]
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Drain<'_, K, V> {
+        Drain::begin(Owner::Borrowed(&self.shared), options.into())
     }
 
     /// Takes the keys that drains of this queue have left unfinished, in that order: keys whose run failed
@@ -785,7 +774,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # let q = WorkQueue::new();
     /// q.add("a")?;
     /// let item = q.try_get()?;
-    /// let drain = q.shut_down_with_drain();
+    /// let drain = q.drain(DrainOptions::default());
     /// drop(item.retry().expect_err("it does not wait for retries"));
     /// let drained = drain.wait();
     /// assert!(!drained.complete && drained.unfinished == 1);

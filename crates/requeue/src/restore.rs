@@ -132,7 +132,7 @@ impl<K, V> Restore<K, V> {
 /// use std::time::Duration;
 /// let (old, new) = (WorkQueue::new(), WorkQueue::new());
 /// old.add_after("a", Duration::from_secs(3600))?;
-/// assert_eq!(old.shut_down_with(DrainOptions::default().timeout(Duration::ZERO)).wait().unfinished, 1);
+/// assert_eq!(old.drain(DrainOptions::default().timeout(Duration::ZERO)).wait().unfinished, 1);
 /// for key in old.take_unfinished() {
 ///     new.restore(key.into())?;
 /// }

@@ -249,11 +249,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_when_room(&self, key: K, how: impl Into<Add<V>>) -> AddWhenRoom<'_, K, V> {
+    pub fn add_when_room(&self, key: K, how: Add<V>) -> AddWhenRoom<'_, K, V> {
         let hash = self.hash(&key);
         AddWhenRoom {
             place: Place { owner: Owner::Borrowed(&self.shared), ticket: None },
-            trigger: Kept(how.into().of(key)),
+            trigger: Kept(how.of(key)),
             hash,
             deadline: None,
         }

@@ -24,3 +24,18 @@ pub enum Unfinished {
     /// done.
     Retry,
 }
+
+/// How a cancelled run ends: see [`WorkQueue::cancel_run`](crate::WorkQueue::cancel_run).
+///
+/// ```
+/// # use requeue::{CancelRun, WorkQueue};
+/// # let q = WorkQueue::<String>::new();
+/// assert!(!q.cancel_run("a", CancelRun::GiveUp)); // nobody has it
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelRun {
+    /// As a failure: the limiter decides when the key comes back, unless it was the last attempt.
+    Retry,
+    /// As given up: the failures are forgotten, and the key does not come back by itself.
+    GiveUp,
+}

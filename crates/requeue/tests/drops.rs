@@ -1,7 +1,7 @@
 //! Keys and values that panic as they are dropped, and user code that panics beside them. None of it may keep
 //! a key held, take a key from its caller, or end the process.
 
-use requeue::{Instant, RateLimiter, Unfinished, WorkQueue, Worker};
+use requeue::{DrainOptions, Instant, RateLimiter, Unfinished, WorkQueue, Worker};
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn a_value_that_panics_before_the_next_get_leaves_no_key_held() {
     armed.store(true, SeqCst);
     assert!(panics(|| drop(item.next())));
     assert_eq!(q.stats().held, 0);
-    let drain = q.shut_down_with_drain().wait();
+    let drain = q.drain(DrainOptions::default()).wait();
     assert!(drain.complete);
 }
 

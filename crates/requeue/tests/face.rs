@@ -56,7 +56,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
         run.key().parse::<u64>()?;
         Ok(())
     });
-    let report = worker.unwrap().drain_waiting(WaitingKeys::Wait, Duration::MAX).wait();
+    let report = worker.unwrap().drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait();
     assert!(report.complete);
 
     let q = WorkQueue::<String>::builder().limiter(default_per_item()).build().unwrap();
@@ -74,7 +74,7 @@ fn a_question_mark_in_a_handler_needs_no_annotation() {
             Ok(Outcome::Done)
         },
     );
-    assert!(worker.unwrap().drain_waiting(WaitingKeys::Wait, Duration::MAX).wait().complete);
+    assert!(worker.unwrap().drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait().complete);
 
     async fn named(run: Run<String>) -> Result<(), BoxError> {
         parse(run.key()).await?;
@@ -297,7 +297,7 @@ fn an_owned_drain_goes_on_where_the_borrowed_one_was() {
     q.add(1).unwrap();
     let item = q.try_get().unwrap().into_owned();
     let options = DrainOptions::default().deadline(clock.now() + SEC);
-    let mut drain = q.shut_down_with(options);
+    let mut drain = q.drain(options);
     assert!(pin!(&mut drain).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let drain = drain.into_owned();
     let waits = std::thread::spawn(move || drain.wait());
@@ -455,7 +455,7 @@ fn the_last_batch_of_a_drain_that_waits_hears_of_the_end_whatever_it_asks_for_ne
     for most in [0, 1] {
         let q = WorkQueue::new();
         q.add("a").unwrap();
-        let drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+        let drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
         let items = q.try_get_many(1).unwrap();
         assert!(items.next(most).wait().is_none());
         assert!(drain.wait().complete);

@@ -149,13 +149,13 @@ impl World {
             if self.priorities { [i16::MIN, -1, 0, 1, i16::MAX][self.random.below(5) as usize] } else { 0 };
         let (quiet, max) = (self.random.ms(), self.random.ms());
         let mut add: Add<u64> = match self.random.below(8) {
-            0 => Add::now().debounce(Debounce::new(quiet).max(max)).into(),
-            1 => Add::now().debounce(Debounce::new(quiet).leading()).into(),
-            2 => Add::now().debounce(Debounce::new(Duration::MAX).max(max)).into(),
+            0 => Add::debounced(Debounce::new(quiet).max(max)),
+            1 => Add::debounced(Debounce::new(quiet).leading()),
+            2 => Add::debounced(Debounce::new(Duration::MAX).max(max)),
             3 => Add::after(quiet),
             4 => Add::after(quiet).replace(),
             5 => Add::after(quiet).latest(max),
-            _ => Add::now().into(),
+            _ => Add::now(),
         };
         if self.priorities {
             add = add.priority(priority);
@@ -310,7 +310,7 @@ impl World {
     /// Ends everything, even if a drain begins while everything is held back.
     fn drain(mut self) {
         let drain = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
-        let mut drain = Task::new(self.q.shut_down_with(drain).into_owned());
+        let mut drain = Task::new(self.q.drain(drain).into_owned());
         for round in 0.. {
             assert!(round < 10_000, "a drain never ends: {:?}", self.q.stats());
             if drain.poll().is_some() {

@@ -62,8 +62,7 @@ pub fn e8_the_earlier_timer_of_a_key_stays<E: Engine>(engine: E) {
 pub fn e18_a_trigger_that_is_refused_gives_key_and_value_back<E: Engine>(engine: E) {
     let queue = engine.open();
     E::shut_down(&queue);
-    let failed =
-        queue.add_with(key("a"), Add::now().value(vec![1]).into()).wait().expect_err("it is shut down");
+    let failed = queue.add_with(key("a"), Add::now().value(vec![1])).wait().expect_err("it is shut down");
     assert_eq!((&*failed.key, failed.value), ("a", Some(vec![1])));
     assert!(E::state(&queue, "a").is_none());
 }
@@ -95,7 +94,7 @@ pub fn e20_a_run_that_panics_puts_its_key_back_as_a_failure<E: Engine>(engine: E
 pub fn e23_values_of_a_key_merge_the_older_first<E: Engine>(engine: E) {
     let queue = engine.open();
     for value in [1, 2] {
-        queue.add_with(key("a"), Add::now().value(vec![value]).into()).wait().expect("open");
+        queue.add_with(key("a"), Add::now().value(vec![value])).wait().expect("open");
     }
     queue.add(key("b")).wait().expect("open");
     let work = Work::on(&queue, |_| Outcome::Done);

@@ -90,7 +90,7 @@ struct Saw {
     attempt: u32,
     priority: i16,
     value: Option<Vec<u32>>,
-    fence: Option<u64>,
+    fence: u64,
 }
 
 /// Whatever is waited for comes within this time, however slow the machine is, unless it never comes.
@@ -124,7 +124,7 @@ impl Work {
                 attempt: run.attempt(),
                 priority: run.priority(),
                 value: run.value().cloned(),
-                fence: run.fence().map(|fence| fence.0),
+                fence: run.fence().0,
             };
             let outcome = outcome(&saw);
             tell.send(saw).expect("the test goes on");

@@ -4,7 +4,7 @@ use super::unfinished::List;
 use super::{Kind, Model, Nanos, Phase};
 use std::collections::BTreeMap;
 
-/// One call of `shut_down_with_drain`.
+/// One call of `drain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DrainId(u64);
 

@@ -1013,8 +1013,8 @@ impl Model {
 
     /// A run inside a batch, or inside its iterator, through which a panic unwinds: "put
     /// back (attempts and failures unchanged; to the back of the line, counted as neither
-    /// done nor add), under every setting" (Q12).
-    pub fn put_back(&mut self, run: &Run) {
+    /// done nor add), under every setting" (Q12). Put back by its holder, the run counts as an attempt.
+    pub fn put_back(&mut self, run: &Run, counted: bool) {
         if !self.holds(run) {
             return;
         }
@@ -1025,7 +1025,7 @@ impl Model {
         if std::mem::take(&mut entry.dirty) {
             entry.priority = entry.priority.max(run.priority);
         } else {
-            entry.failed = run.attempt - 1;
+            entry.failed = run.attempt - 1 + u32::from(counted);
             entry.priority = run.priority;
         }
         (entry.respects, entry.reset) = (false, false);

@@ -1,6 +1,6 @@
 //! Q12: an implicit done, and the explicit ends of a guard.
 
-use crate::adapter::{Adapter, Config, Held, Seen, Subject, Waiters, ms, sound};
+use crate::adapter::{Adapter, Config, Drained, Held, Seen, Subject, Waiters, ms, sound};
 use crate::probe::Value;
 use crate::wake::{Count, poll_once};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -305,4 +305,43 @@ pub fn q12_a_detached_run_holds_its_key_until_done_by_key<A: Adapter>() {
     assert!(poll_once(&mut drain).is_pending());
     assert!(q.done(1));
     assert!(poll_once(&mut drain).is_ready());
+}
+
+pub fn q12_put_back_by_its_holder_a_key_is_in_line_with_an_attempt_and_no_failure<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add_value(1, 10);
+    assert!(sound(q.take(1).retry()).is_ok());
+    q.clock.advance(ms(1));
+    let item = q.take(1);
+    q.add(2);
+    assert_eq!(item.attempt(), 2);
+    sound(item.put_back());
+    q.has(2, 0, 0, 0);
+    sound(q.take(2).done());
+    let item = q.take(1);
+    assert_eq!((item.attempt(), q.num_requeues(1)), (3, 1), "an attempt, and no failure");
+    assert_eq!(item.value().map(|value| value.items.clone()), Some(vec![10]));
+    // a trigger during the run restarts the attempts (W)
+    q.add_value(1, 11);
+    sound(item.put_back());
+    q.has(1, 0, 0, 0);
+    let item = q.take(1);
+    assert_eq!((item.attempt(), q.num_requeues(1)), (1, 1));
+    assert_eq!(item.value().map(|value| value.items.clone()), Some(vec![10, 11]), "older first");
+    sound(item.done());
+}
+
+pub fn q12_put_back_by_its_holder_is_never_refused<A: Adapter>() {
+    let q = Subject::<A>::new();
+    q.add(1);
+    let item = q.take(1);
+    let mut drain = q.drain(Waiters::Drop);
+    assert!(poll_once(&mut drain).is_pending());
+    sound(item.put_back());
+    q.has(1, 0, 0, 0);
+    sound(q.take(1).put_back());
+    assert!(poll_once(&mut drain).is_pending(), "the key is still to run");
+    assert_eq!(q.work_off(), [1]);
+    let Poll::Ready(answer) = poll_once(&mut drain) else { panic!("nothing is left") };
+    assert_eq!(sound(answer), Drained { complete: true, done: 1, ..Drained::default() });
 }

@@ -1,4 +1,4 @@
-//! Q11: shut_down_with_drain.
+//! Q11: drain.
 
 use crate::adapter::{Adapter, Drained, Held, Nothing, Subject, Waiters, ms, sound};
 use crate::wake::{Count, poll_once};

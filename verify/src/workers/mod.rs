@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+pub mod b_cancel;
 pub mod w_demand;
 pub mod w_drains;
 pub mod w_dropped;

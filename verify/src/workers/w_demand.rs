@@ -1,7 +1,7 @@
 //! W: workers on demand, whose number follows the work.
 
 use super::{Front, ms, puppets, queue, until};
-use requeue::{Outcome, Run, WorkQueue, Worker};
+use requeue::{DrainOptions, Outcome, Run, WorkQueue, Worker};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -218,7 +218,8 @@ pub fn w_on_demand_a_drain_is_worked_off_by_those_who_come_for_it<F: Front>() {
             q.add_after(key, ms(5)).unwrap();
         }
         assert_eq!(worker.workers(), 0);
-        let report = F::report(worker.drain_waiting(requeue::WaitingKeys::RunNow, Duration::MAX));
+        let report =
+            F::report(worker.drain(DrainOptions::default().waiting_keys(requeue::WaitingKeys::RunNow)));
         assert_eq!((report.complete, report.done), (true, keys));
         worker.join();
         assert_eq!(worker.workers(), 0);

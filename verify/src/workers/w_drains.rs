@@ -26,7 +26,7 @@ pub fn w_a_drain_accounts_for_every_key_and_on_give_up_hears_of_the_unfinished_o
     // half of them wait out a failure, and one more waits for no failure
     until(|| q.stats().waiting == 50 && q.stats().held == 0);
     q.add_after(100, ms(2_000)).unwrap();
-    let report = F::report(worker.drain_waiting(WaitingKeys::Drop, Duration::MAX));
+    let report = F::report(worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Drop)));
     assert_eq!((report.complete, report.done, report.unfinished), (false, 100, 51));
     assert_eq!((report.dropped, report.refused_retries), (51, 0));
     let mut heard: Vec<_> = given_up.try_iter().collect();
@@ -85,7 +85,7 @@ pub fn w_a_drain_of_the_queue_tells_its_workers_of_unfinished_keys<F: Front>() {
     q.add_with(1, requeue::Add::now().value(vec![7])).unwrap();
     began.recv().unwrap();
     q.add_after(2, ms(5)).unwrap();
-    let drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Drop));
+    let drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Drop));
     go.send_blocking(()).unwrap();
     let drained = drain.wait();
     assert_eq!((drained.complete, drained.unfinished), (false, 2));

@@ -1,7 +1,7 @@
 //! W: async handlers that are dropped before they have returned.
 
 use super::{Front, Lists, ms, puppets, queue, until, until_waiting};
-use requeue::{Failure, Outcome, Run, WaitingKeys, Worker};
+use requeue::{DrainOptions, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -131,7 +131,9 @@ pub fn w_past_the_deadline_of_a_drain_that_waits_async_handlers_are_dropped<F: F
     q.add(1).unwrap();
     assert_eq!(began.recv().unwrap().0, 1);
     std::thread::scope(|s| {
-        let drain = s.spawn(|| F::report(worker.drain_waiting(WaitingKeys::Wait, ms(100))));
+        let drain = s.spawn(|| {
+            F::report(worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait).timeout(ms(100))))
+        });
         clock.wait_for_alarms(1);
         clock.advance(ms(100));
         assert_eq!(drain.join().unwrap().cancelled, 1);

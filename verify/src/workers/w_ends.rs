@@ -2,7 +2,7 @@
 
 use super::{Front, ms, puppets, queue, until, until_waiting};
 use crate::wake::Count;
-use requeue::{Clock, Failure, Outcome, Run, WaitingKeys, Worker};
+use requeue::{Clock, DrainOptions, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -182,7 +182,7 @@ pub fn w_drain_that_waits_works_retries_off_too<F: Front>() {
     let worker = F::start(Worker::of(&q).workers(1), handler);
     q.add(1).unwrap();
     puppets.run(1, 1);
-    let drain = worker.drain_waiting(WaitingKeys::Wait, Duration::MAX);
+    let drain = worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
     puppets.end(Outcome::Retry("not yet".into()));
     clock.wait_for_alarms(1);
     clock.advance(ms(1));

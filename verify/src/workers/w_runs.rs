@@ -849,3 +849,67 @@ pub fn b7_a_cancel_during_a_run_takes_what_was_to_follow_and_not_the_run<F: Fron
     let report = F::report(worker.drain(Duration::MAX));
     assert!(report.complete && report.done == 1, "one run, and no other: {report:?}");
 }
+
+pub fn w_each_hook_is_called_in_the_order_in_which_it_was_given<F: Front>() {
+    let (q, clock) = queue();
+    let (tell, told) = channel();
+    let say = |what: &'static str| {
+        let tell = tell.clone();
+        move |key: u64| tell.send(format!("{what} {key}")).unwrap()
+    };
+    let mut builder = Worker::of(&q).workers(1).max_attempts(2);
+    for say in [say("start a"), say("start b")] {
+        builder =
+            builder.on_start(move |run: &Run<u64, Vec<u32>>| say(*run.key() + u64::from(run.attempt())));
+    }
+    for say in [say("failure a"), say("failure b")] {
+        builder = builder.on_failure(move |key, _| say(*key));
+    }
+    for say in [say("gives up a"), say("gives up b")] {
+        builder = builder.on_give_up(move |key, _| say(*key));
+    }
+    for say in [say("end a"), say("end b")] {
+        builder = builder.on_end(move |key, _| {
+            say(*key);
+            panic!("told");
+        });
+    }
+    let inner = tell.clone();
+    let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+        inner.send(format!("handler {}", run.key())).unwrap();
+        async { Outcome::Retry("no".into()) }
+    });
+    let begins = |attempt| ["start a", "start b"].map(|what| format!("{what} {}", 10 + attempt)).to_vec();
+    let ends = |words: &[&str]| words.iter().map(|what| format!("{what} 10")).collect::<Vec<_>>();
+    let mut expected = begins(1);
+    expected.extend(ends(&["handler", "failure a", "failure b", "end a", "end b"]));
+    q.add(10).unwrap();
+    assert_eq!(told.iter().take(expected.len()).collect::<Vec<_>>(), expected);
+    until_waiting(&q, &clock, 10);
+    clock.advance(ms(1));
+    expected = begins(2);
+    expected.extend(ends(&[
+        "handler",
+        "failure a",
+        "failure b",
+        "gives up a",
+        "gives up b",
+        "end a",
+        "end b",
+    ]));
+    assert_eq!(told.iter().take(expected.len()).collect::<Vec<_>>(), expected);
+    F::report(worker.stop(Duration::MAX));
+}
+
+pub fn w_a_start_hook_that_panics_ends_nothing<F: Front>() {
+    let (q, _) = queue();
+    let (puppets, handler) = puppets();
+    let worker = F::start(Worker::of(&q).workers(1).on_start(|_| panic!("start")), handler);
+    for key in [1, 2] {
+        q.add(key).unwrap();
+        puppets.run(key, 1);
+        puppets.end(Outcome::Done);
+    }
+    let report = F::report(worker.drain(Duration::MAX));
+    assert_eq!((report.complete, report.done), (true, 2));
+}

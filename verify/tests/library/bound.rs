@@ -64,8 +64,7 @@ fn b8_a_limiter_of_ones_own_is_asked_once_and_only_if_there_is_room() {
     let q = builder.limiter(Limiter(limiter.clone())).build().unwrap();
     q.add(1.into()).unwrap();
     assert_eq!(q.add_rate_limited(2.into()).unwrap_err().reason, Refused::Full);
-    let batch =
-        [(2.into(), Add::rate_limited()), (1.into(), Add::now().into()), (3.into(), Add::rate_limited())];
+    let batch = [(2.into(), Add::rate_limited()), (1.into(), Add::now()), (3.into(), Add::rate_limited())];
     let answers: Vec<_> = q.add_many_with(batch).iter().map(Result::err).collect();
     assert_eq!(answers, [Some(Refused::Full), None, Some(Refused::Full)]);
     let (mut add, count) = (q.add_when_room(2.into(), Add::rate_limited()), Count::new());

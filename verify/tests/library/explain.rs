@@ -117,7 +117,7 @@ fn b7_explain_counts_failures_in_a_row_where_the_users_limiter_counts() {
 fn b7_explain_says_that_the_queue_takes_no_more_triggers() {
     let q = WorkQueue::<u64>::builder().clock(FakeClock::new()).build().unwrap();
     q.add_after(1, ms(5)).unwrap();
-    let _drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+    let _drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
     assert_eq!(q.explain(&1).to_string(), "waiting: due in 5 ms; the queue takes no more triggers");
     q.shut_down();
     let said = q.explain(&1);

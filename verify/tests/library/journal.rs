@@ -56,7 +56,7 @@ fn q11_the_journal_hears_that_a_retry_was_refused_of_a_run_that_is_kept_and_of_o
             .unwrap();
         q.add_value("a", 7).unwrap();
         began.recv().unwrap();
-        let drain = worker.drain_waiting(WaitingKeys::Drop, Duration::MAX);
+        let drain = worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Drop));
         go.send(()).unwrap();
         let report = drain.wait();
         assert_eq!((report.complete, report.unfinished, report.durable), (false, 1, true));
@@ -73,7 +73,7 @@ fn q11_the_journal_hears_of_no_end_of_an_item_that_is_dropped_after_its_retry_wa
         let (q, journal) = queue();
         q.add_value("a", 7).unwrap();
         let item = q.try_get().unwrap();
-        let drain = q.shut_down_with(DrainOptions::default().timeout(Duration::ZERO));
+        let drain = q.drain(DrainOptions::default().timeout(Duration::ZERO));
         let refused = item.retry().unwrap_err();
         if batch {
             refused.item.done();

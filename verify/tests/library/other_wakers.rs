@@ -1,7 +1,7 @@
 //! Polls with one waker and then another, as when a future moves to another task: the waker of the last poll
 //! is woken.
 
-use requeue::{FakeClock, Run, WaitingKeys, WorkQueue, Worker, WorkerTask};
+use requeue::{DrainOptions, FakeClock, Run, WaitingKeys, WorkQueue, Worker, WorkerTask};
 use requeue_verify::wake::Count;
 use requeue_verify::workers::{puppets, queue};
 use std::future::Future;
@@ -66,8 +66,8 @@ fn q11_a_drain_that_is_polled_with_another_waker_wakes_that_one_at_the_end_and_a
         let (q, clock) = empty();
         q.add(1).unwrap();
         let item = q.try_get().unwrap();
-        let options = requeue::DrainOptions::default().timeout(ms(10));
-        let mut drain = q.shut_down_with(options);
+        let options = DrainOptions::default().timeout(ms(10));
+        let mut drain = q.drain(options);
         let moved = Moved::poll(&mut drain);
         assert_eq!(clock.alarms(), 1);
         if ends {
@@ -174,7 +174,7 @@ fn w_a_future_of_workers_that_is_polled_with_another_waker_is_woken_by_that_one(
     assert_eq!(moved.wakes(), (0, 1));
     let handle = workers.worker();
     let moved = Moved::poll(&mut workers);
-    let drain = handle.drain_waiting(WaitingKeys::Drop, Duration::MAX);
+    let drain = handle.drain(DrainOptions::default().waiting_keys(WaitingKeys::Drop));
     assert_eq!(moved.wakes(), (0, 1));
     assert!(moved.now.poll(&mut workers).is_ready());
     assert!(drain.wait().complete);

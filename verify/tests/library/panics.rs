@@ -2,7 +2,7 @@
 //! had not happened.
 
 use requeue::limiter::TokenBucket;
-use requeue::{Alarm, Clock, FakeClock, GetTimeout, Instant, WorkQueue, Worker};
+use requeue::{Alarm, Clock, FakeClock, Get, Instant, Timeout, WorkQueue, Worker};
 use std::future::Future;
 use std::hash::{BuildHasher, DefaultHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -109,7 +109,7 @@ fn q10_a_handle_whose_clone_panicked_does_not_keep_the_queue_open() {
 
 /// A future with a deadline, polled with a waker that panics when it is dropped, whose last clones the future
 /// and the clock have.
-fn waits_with_a_bomb<'q, K, V>(q: &'q WorkQueue<K, V>) -> GetTimeout<'q, K, V>
+fn waits_with_a_bomb<'q, K, V>(q: &'q WorkQueue<K, V>) -> Timeout<Get<'q, K, V>>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + 'static,

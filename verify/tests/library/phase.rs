@@ -39,8 +39,8 @@ fn q14_the_phase_only_moves_forward() {
     let item = q.try_get().unwrap();
     let calls: [(&str, &dyn Fn()); 5] = [
         ("close", &|| q.close()),
-        ("a drain that waits", &|| drop(q.shut_down_with(waits()))),
-        ("a drain", &|| drop(q.shut_down_with_drain())),
+        ("a drain that waits", &|| drop(q.drain(waits()))),
+        ("a drain", &|| drop(q.drain(DrainOptions::default()))),
         ("shut_down", &|| {
             q.shut_down();
         }),
@@ -68,7 +68,7 @@ fn q14_the_phase_only_moves_forward() {
 fn q14_a_drain_that_waits_closes_and_shuts_down_when_all_is_worked_off() {
     let (q, clock) = queue();
     q.add_after(1, SEC).unwrap();
-    let drain = q.shut_down_with(waits());
+    let drain = q.drain(waits());
     assert_eq!(q.phase(), Phase::Closed);
     clock.advance(SEC);
     assert_eq!(q.phase(), Phase::Closed, "its key is ready");

@@ -143,7 +143,7 @@ fn b2_a_merge_that_panics_raises_nothing() {
     let three = q.try_get().unwrap();
     q.add_with(3, Add::now().priority(3).value(1)).unwrap();
     panics.store(true, Ordering::SeqCst);
-    for (key, how) in [(1, Add::now().into()), (2, soon()), (3, Add::now().into())] {
+    for (key, how) in [(1, Add::now()), (2, soon()), (3, Add::now())] {
         let how = how.priority(8).value(1);
         assert!(catch_unwind(AssertUnwindSafe(|| q.add_with(key, how))).is_err());
     }

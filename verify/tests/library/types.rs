@@ -1,6 +1,6 @@
 //! The bounds on keys, values and hashers: these and no more.
 
-use requeue::{Clock, FakeClock, Item, Unfinished, WorkQueue};
+use requeue::{Clock, DrainOptions, FakeClock, Item, Unfinished, WorkQueue};
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn q_a_key_need_not_be_clone_but_where_it_leaves_while_the_queue_keeps_it() {
     while let Ok(item) = q.try_get() {
         item.succeed();
     }
-    assert!(q.shut_down_with_drain().wait().complete);
+    assert!(q.drain(DrainOptions::default()).wait().complete);
     assert!(!format!("{q:?}").is_empty(), "Debug asks nothing of the key");
 }
 
@@ -81,7 +81,7 @@ fn q6_handles_guards_and_waits_cross_threads() {
         sync(q);
         send(&q.get());
         send(&q.get().timeout(Duration::ZERO));
-        send(&q.shut_down_with_drain());
+        send(&q.drain(DrainOptions::default()));
         let _ = item.map(send);
     }
     // A value need not be Sync.

@@ -2,7 +2,7 @@
 
 use crate::support::{block_on, bounded, every, poll, queue, taker};
 use loom::thread;
-use requeue::{Items, Parker};
+use requeue::{DrainOptions, Items, Parker};
 use std::task::Poll;
 
 fn keys(items: Option<Items<'_, u32>>) -> Vec<u32> {
@@ -117,7 +117,7 @@ fn loom_b9_a_drain_against_the_ends_of_a_batch() {
         q.add_many([1, 2]).all().expect("open");
         let items = q.try_get_many(2).expect("ready").into_owned();
         let ends = thread::spawn(move || items.done());
-        assert!(q.shut_down_with_drain().wait().complete);
+        assert!(q.drain(DrainOptions::default()).wait().complete);
         ends.join().expect("no panic");
     });
 }

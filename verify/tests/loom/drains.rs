@@ -26,7 +26,7 @@ fn loom_q11_a_drain_against_the_last_done() {
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
         let worker = thread::spawn(move || item.done());
-        let drained = q.shut_down_with_drain().wait();
+        let drained = q.drain(DrainOptions::default()).wait();
         assert!(drained.complete && drained.held == 0);
         worker.join().expect("no panic");
     });
@@ -39,7 +39,7 @@ fn loom_q11_a_drain_that_is_awaited_against_the_last_done() {
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
         let worker = thread::spawn(move || item.done());
-        assert!(block_on(q.shut_down_with_drain()).complete);
+        assert!(block_on(q.drain(DrainOptions::default())).complete);
         worker.join().expect("no panic");
     });
 }
@@ -53,7 +53,7 @@ fn loom_q11_a_drain_waits_for_ready_keys_and_ends_with_the_getter() {
             let q = q.clone();
             thread::spawn(move || work(&q))
         };
-        let drained = q.shut_down_with_drain().wait();
+        let drained = q.drain(DrainOptions::default()).wait();
         assert!(drained.complete && drained.ready == 0);
         assert_eq!(worker.join().expect("no panic"), 1);
     });
@@ -68,10 +68,10 @@ fn loom_q11_two_drains_return_together() {
         let item = q.try_get().expect("ready").into_owned();
         let second = {
             let q = q.clone();
-            thread::spawn(move || block_on(q.shut_down_with_drain()).complete)
+            thread::spawn(move || block_on(q.drain(DrainOptions::default())).complete)
         };
         let worker = thread::spawn(move || item.done());
-        assert!(q.shut_down_with_drain().wait().complete);
+        assert!(q.drain(DrainOptions::default()).wait().complete);
         assert!(second.join().expect("no panic"));
         worker.join().expect("no panic");
     });
@@ -84,7 +84,7 @@ fn loom_q11_shut_down_releases_a_drain() {
         let (q, _) = queue();
         q.add(1).expect("open");
         let item = q.try_get().expect("ready");
-        let drain = q.shut_down_with_drain();
+        let drain = q.drain(DrainOptions::default());
         let shuts = {
             let q = q.clone();
             thread::spawn(move || q.shut_down().held)
@@ -103,11 +103,11 @@ fn loom_x02_shut_down_releases_both_of_two_drains() {
         let (q, _) = queue();
         q.add(1).expect("open");
         let item = q.try_get().expect("ready");
-        let first = q.shut_down_with_drain();
+        let first = q.drain(DrainOptions::default());
         let second = {
             let q = q.clone();
             thread::spawn(move || {
-                let second = q.shut_down_with_drain();
+                let second = q.drain(DrainOptions::default());
                 let shuts = {
                     // only now: both drains have begun
                     let q = q.clone();
@@ -132,7 +132,7 @@ fn loom_x02_shut_down_racing_two_drains() {
         let (q, _) = queue();
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
-        let drain = q.shut_down_with_drain();
+        let drain = q.drain(DrainOptions::default());
         let shuts = {
             let q = q.clone();
             thread::spawn(move || q.shut_down())
@@ -140,7 +140,7 @@ fn loom_x02_shut_down_racing_two_drains() {
         let second = {
             let q = q.clone();
             thread::spawn(move || {
-                let drain = q.shut_down_with_drain();
+                let drain = q.drain(DrainOptions::default());
                 item.done();
                 drain.wait().complete
             })
@@ -166,7 +166,7 @@ fn loom_x02_a_getter_and_a_drain_wait_at_once() {
             thread::spawn(move || work(&q))
         };
         let worker = thread::spawn(move || item.done());
-        let drained = q.shut_down_with_drain().wait();
+        let drained = q.drain(DrainOptions::default()).wait();
         assert!(drained.complete && drained.held == 0);
         assert_eq!(getter.join().expect("no panic"), 1);
         worker.join().expect("no panic");
@@ -182,7 +182,7 @@ fn loom_q14_the_last_retry_under_a_waiting_drain_releases_getter_and_drain() {
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
         q.close();
-        let drain = q.shut_down_with(waits());
+        let drain = q.drain(waits());
         let getter = {
             let q = q.clone();
             thread::spawn(move || work(&q))
@@ -206,7 +206,7 @@ fn loom_q14_the_deadline_of_a_waiting_drain_releases_a_getter() {
         let (q, clock) = queue();
         q.add_after(1, nanos(50)).expect("open");
         let getter = taker(&q);
-        drop(q.shut_down_with(waits().timeout(nanos(5))));
+        drop(q.drain(waits().timeout(nanos(5))));
         clock.advance(nanos(5));
         assert_eq!(getter.join().expect("no panic"), None);
     });
@@ -219,11 +219,11 @@ fn loom_q11_the_deadline_of_the_latest_drain_releases_an_earlier_one() {
     every(|| {
         let (q, clock) = queue();
         q.add_after(1, nanos(50)).expect("open");
-        let first = q.shut_down_with(waits());
+        let first = q.drain(waits());
         let second = {
             let q = q.clone();
             thread::spawn(move || {
-                drop(q.shut_down_with(waits().timeout(nanos(5))));
+                drop(q.drain(waits().timeout(nanos(5))));
                 clock.advance(nanos(5));
             })
         };
@@ -263,7 +263,7 @@ fn loom_q11_a_drain_waits_for_the_answer_of_a_limiter() {
             let q = q.clone();
             thread::spawn(move || work(&q))
         };
-        let drained = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::RunNow)).wait();
+        let drained = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow)).wait();
         assert!(drained.complete);
         let accepted = adder.join().expect("no panic");
         assert_eq!(worker.join().expect("no panic"), usize::from(accepted));

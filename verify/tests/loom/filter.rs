@@ -202,5 +202,5 @@ fn loom_q10_after_close_the_filter_accepts_nothing() {
 
 #[test]
 fn loom_q10_after_a_drain_began_the_filter_accepts_nothing() {
-    refuses(|q| drop(q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait))));
+    refuses(|q| drop(q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait))));
 }

@@ -5,7 +5,7 @@
 
 use crate::support::{Queue, bounded, every, nanos, poll, queue, taker};
 use loom::thread::{self, JoinHandle};
-use requeue::{FakeClock, Get, Parker};
+use requeue::{DrainOptions, FakeClock, Get, Parker};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ fn loom_q11_a_drain_waits_for_no_stuck_task() {
         let rings = advances(&clock, PASSED_ON);
         let drain = {
             let q = q.clone();
-            thread::spawn(move || q.shut_down_with_drain().wait())
+            thread::spawn(move || q.drain(DrainOptions::default()).wait())
         };
         assert_eq!(when_woken(idle, &hand.idle), Some(1));
         assert!(drain.join().expect("no panic").complete);

@@ -86,7 +86,7 @@ fn loom_b4_a_drain_beside_the_end_of_a_window_and_an_add_waits_for_their_runs() 
                 added
             })
         };
-        let mut drain = q.shut_down_with(waits());
+        let mut drain = q.drain(waits());
         let parker = Parker::current();
         _ = poll(&mut drain, &parker);
         adds.join().expect("no panic");
@@ -107,7 +107,7 @@ fn loom_b4_a_drain_whose_getters_have_left_ends_with_a_window_that_owes_no_run()
         assert_eq!(take(&q), Some(1));
         let drains = {
             let q = q.clone();
-            thread::spawn(move || q.shut_down_with(waits()).wait().complete)
+            thread::spawn(move || q.drain(waits()).wait().complete)
         };
         clock.advance(nanos(5));
         assert!(drains.join().expect("no panic"));

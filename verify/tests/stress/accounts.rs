@@ -254,7 +254,7 @@ fn stress_every_accepted_value_is_done_or_in_the_list_of_unfinished_keys() {
             let drains: Vec<_> = (0..1 + random.below(3))
                 .map(|_| {
                     random.dawdle();
-                    let (drain, leaves) = (q.shut_down_with(some_drain(&mut random)), random.below(4) == 0);
+                    let (drain, leaves) = (q.drain(some_drain(&mut random)), random.below(4) == 0);
                     s.spawn(move || (!leaves).then(|| drain.wait()))
                 })
                 .collect();

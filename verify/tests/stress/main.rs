@@ -225,7 +225,7 @@ fn stress_single_flight_and_freshness_with_threads_and_tasks_mixed() {
         let threads: Vec<_> = (0..2).map(|at| thread::spawn(produce(at, q.clone(), random.fork()))).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("a producer"));
         tasks.into_iter().for_each(|task| tokio_runtime().block_on(task).expect("a producer"));
-        assert!(q.shut_down_with_drain().wait().complete);
+        assert!(q.drain(DrainOptions::default()).wait().complete);
         assert!(all_done.recv().is_err(), "all consumers have left");
         for (written, seen) in board.written.iter().zip(&board.seen) {
             for (key, (written, seen)) in written.iter().zip(seen).enumerate() {
@@ -315,7 +315,7 @@ fn stress_getters_that_are_cancelled_at_any_poll_lose_nothing() {
                 random.dawdle();
             }
             let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
-            assert!(q.shut_down_with(options).wait().complete);
+            assert!(q.drain(options).wait().complete);
         });
         for (key, runs) in runs.iter().enumerate() {
             assert_eq!(runs.load(Relaxed), 1, "key {key}");
@@ -347,7 +347,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
                         let how = if random.below(4) == 0 {
                             Add::after(Duration::from_micros(20))
                         } else {
-                            Add::now().into()
+                            Add::now()
                         };
                         // those who give up in between must not take a turn with them
                         if random.below(4) == 0 {
@@ -366,7 +366,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
             }
         });
         let options = DrainOptions::default().waiting_keys(WaitingKeys::Wait);
-        let drained = q.shut_down_with(options).wait();
+        let drained = q.drain(options).wait();
         // retries that it refused are in the list of unfinished keys
         assert_eq!((drained.ready, drained.held, drained.waiting), (0, 0, 0), "{drained:?}");
         assert!(all_done.recv().is_err());
@@ -380,18 +380,18 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
 fn some_add<V>(random: &mut Random) -> Add<V> {
     let us = |random: &mut Random| Duration::from_micros(random.below(200));
     let priority = random.below(5) as i16 - 2;
-    let add = Add::now().priority(priority);
     let add = match random.below(4) {
-        0 => add.debounce(Debounce::new(us(random)).max(us(random))),
-        1 => add.debounce(Debounce::new(us(random)).leading()),
-        _ => add,
+        0 => Add::debounced(Debounce::new(us(random)).max(us(random))),
+        1 => Add::debounced(Debounce::new(us(random)).leading()),
+        _ => Add::now(),
     };
+    let add = add.priority(priority);
     let add = match random.below(4) {
         0 => add.in_backoff(InBackoff::Respect),
         1 => add.in_backoff(InBackoff::Reset),
         _ => add,
     };
-    if random.below(4) == 0 { Add::after(us(random)).priority(priority) } else { add.into() }
+    if random.below(4) == 0 { Add::after(us(random)).priority(priority) } else { add }
 }
 
 /// Whatever may be done to a queue from outside, until `over`.
@@ -490,7 +490,7 @@ fn stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no
             q.add_when_room(key, Add::now()).wait().expect("open");
         }
         let options = DrainOptions::default().waiting_keys(WaitingKeys::RunNow);
-        let drained = q.shut_down_with(options).wait();
+        let drained = q.drain(options).wait();
         // retries that it refused are in the list of unfinished keys
         assert_eq!((drained.ready, drained.held, drained.waiting), (0, 0, 0), "{drained:?}");
         assert!(all_done.recv().is_err(), "all consumers have left");
@@ -503,7 +503,7 @@ fn stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no
 /// Ends a queue at a random moment in one of its ways; how many waiting keys were
 /// dropped by that.
 fn end(q: &WorkQueue<u64>, way: u64) -> u64 {
-    let drain = |waiting| q.shut_down_with(DrainOptions::default().waiting_keys(waiting)).wait();
+    let drain = |waiting| q.drain(DrainOptions::default().waiting_keys(waiting)).wait();
     match way {
         0 => q.shut_down().dropped as u64,
         1 => drain(WaitingKeys::Drop).dropped,
@@ -594,9 +594,7 @@ fn stress_retries_are_worked_off_by_a_drain_that_waits() {
         let drains: Vec<_> = (0..2)
             .map(|_| {
                 let q = q.clone();
-                thread::spawn(move || {
-                    q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait()
-                })
+                thread::spawn(move || q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait)).wait())
             })
             .collect();
         for drain in drains {

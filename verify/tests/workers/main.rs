@@ -7,7 +7,7 @@ mod tasks;
 
 /// Threads, whose handlers cannot be dropped.
 mod threads {
-    requeue_verify::workers!(requeue_verify::workers::Threads, w_demand w_drains w_ends w_resize w_runs);
+    requeue_verify::workers!(requeue_verify::workers::Threads, b_cancel w_demand w_drains w_ends w_resize w_runs);
 }
 
 /// Tasks of a Tokio runtime.

@@ -1,6 +1,6 @@
 //! W: reports made at the deadline of a stop or a drain, while workers are in the middle of something.
 
-use requeue::{Run, StopReport, WaitingKeys, WorkQueue, Worker, WorkerTask};
+use requeue::{DrainOptions, Run, StopReport, WaitingKeys, WorkQueue, Worker, WorkerTask};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::{Meanwhile, puppets, queue};
@@ -202,7 +202,9 @@ fn w_a_drain_is_complete_only_if_no_key_is_left() {
     let (q, _clock) = queue();
     let worker = Worker::of(&q).workers(0).start_threads(|_| ()).unwrap();
     q.add(1).unwrap();
-    let report = worker.drain_waiting(WaitingKeys::RunNow, Duration::ZERO).wait();
+    let report = worker
+        .drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow).timeout(Duration::ZERO))
+        .wait();
     assert_eq!((report.complete, report.ready, report.waiting, report.dropped), (false, 1, 0, 0));
     // The same of a stop is complete: it leaves them on purpose.
     let (q, _clock) = queue();

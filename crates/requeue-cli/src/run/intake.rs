@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue::{Add, AddNow, Added, Debounce, Only};
+use requeue::{Add, Added, Debounce, Only};
 use requeue_watch::Event;
 use serde::{Deserialize, Serialize};
 
@@ -216,12 +216,12 @@ impl Intake {
         priority: i16,
         debounce: Option<Debounce>,
     ) -> Option<Added> {
-        let add = Add::now().value(cause).priority(priority);
-        self.enter(key, debounce.into_iter().fold(add, AddNow::debounce))
+        let add = debounce.map_or_else(Add::now, Add::debounced);
+        self.enter(key, add.value(cause).priority(priority))
     }
 
     /// Adds a key as soon as there is room; `None` if the queue is shut down.
-    fn enter(&self, key: &[u8], add: AddNow<Cause>) -> Option<Added> {
+    fn enter(&self, key: &[u8], add: Add<Cause>) -> Option<Added> {
         if self.is_bounded {
             return self.queue.add_when_room(key.to_vec(), add).wait().ok();
         }
@@ -249,8 +249,8 @@ impl Intake {
     /// Puts a key that was handed out back for this time, at most until the end. False if the queue is shut
     /// down.
     pub(crate) fn put_off(&self, key: &[u8], cause: &Cause, delay: Duration, priority: i16) -> bool {
-        let add = Add::now().value(cause.clone()).priority(priority);
-        self.queue.add_with(key.to_vec(), add.debounce(Debounce::new(delay).max(delay))).is_ok()
+        let add = Add::debounced(Debounce::new(delay).max(delay)).value(cause.clone()).priority(priority);
+        self.queue.add_with(key.to_vec(), add).is_ok()
     }
 
     /// Closes the queue: no more keys from outside. Running keys may come back.

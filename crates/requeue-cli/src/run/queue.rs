@@ -138,7 +138,7 @@ pub(crate) fn drain(queue: &Queue, retries: Retries, limit: Option<Duration>) ->
         Retries::Drop => WaitingKeys::Drop,
     };
     let options = DrainOptions::default().waiting_keys(waiting);
-    queue.shut_down_with(match limit {
+    queue.drain(match limit {
         Some(limit) => options.timeout(limit),
         None => options,
     })

@@ -143,7 +143,7 @@ impl State {
 
     fn begin_for(&self, lines: u64, key: Key, cause: Option<Cause>, priority: i16) {
         let add = Add::now().priority(priority);
-        let add = cause.into_iter().fold(add, requeue::AddNow::value);
+        let add = cause.into_iter().fold(add, Add::value);
         let op = match &self.place {
             Place::File { queue, .. } => queue.add_with(key.clone(), add),
             Place::Server(queue) => queue.add_with(key.clone(), add),

@@ -228,15 +228,12 @@ impl App {
             .args(arguments)
             .env("REQUEUE_KEY", OsStr::from_bytes(key))
             .env("REQUEUE_ATTEMPT", attempt.to_string())
-            .env("REQUEUE_FAILURES", turn.failures.to_string());
+            .env("REQUEUE_FAILURES", turn.failures.to_string())
+            .env("REQUEUE_FENCE", job.fence().to_string());
         if self.args.works {
             // there may be a password in it
             command.env_remove(ENGINE);
         }
-        match job.fence() {
-            Some(fence) => command.env("REQUEUE_FENCE", fence.to_string()),
-            None => command.env_remove("REQUEUE_FENCE"),
-        };
         match &turn.seen {
             Some(seen) => command.env("REQUEUE_EVENT", seen.event.name()).env("REQUEUE_REL", &seen.relative),
             // Not those of a command that runs us.

@@ -26,7 +26,7 @@ pub struct GroupGauges {
 }
 
 /// A function of a group, if there is one.
-type Of<G, R> = Option<Box<dyn Fn(&G) -> R + Send>>;
+type Of<G, R> = Option<Arc<dyn Fn(&G) -> R + Send + Sync>>;
 
 /// Rules for the groups of a queue: their weights, how many keys of each may be held at
 /// the same time, and what metrics call them. Each is asked once, as the first key of a group
@@ -53,8 +53,8 @@ impl<G> GroupRules<G> {
 
     /// How many keys of a group are handed out in one of its turns: 0 counts as 1.
     #[must_use]
-    pub fn weight(self, weight: impl Fn(&G) -> u32 + Send + 'static) -> Self {
-        Self { weight: Some(Box::new(weight)), ..self }
+    pub fn weight(self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
+        Self { weight: Some(Arc::new(weight)), ..self }
     }
 
     /// How many keys of each group may be held at the same time. A queue is not built with
@@ -66,8 +66,8 @@ impl<G> GroupRules<G> {
 
     /// A cap for each group: 0 counts as 1, and `usize::MAX` is none.
     #[must_use]
-    pub fn cap_of(self, most: impl Fn(&G) -> usize + Send + 'static) -> Self {
-        Self { cap: Some(Box::new(most)), no_room: false, ..self }
+    pub fn cap_of(self, most: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
+        Self { cap: Some(Arc::new(most)), no_room: false, ..self }
     }
 
     /// The name of a group in metrics: they then tell how many of its keys are ready, and how many are
@@ -75,8 +75,8 @@ impl<G> GroupRules<G> {
     /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
     /// the same name are counted together, as `other` may be.
     #[must_use]
-    pub fn metrics(self, name: impl Fn(&G) -> Option<String> + Send + 'static) -> Self {
-        Self { metrics: Some(Box::new(name)), ..self }
+    pub fn metrics(self, name: impl Fn(&G) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { metrics: Some(Arc::new(name)), ..self }
     }
 
     /// At most so many keys a second of each group are handed out, and `burst` at once, as the rate
@@ -116,6 +116,13 @@ impl<G> Default for GroupRules<G> {
     /// [`new`](Self::new).
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl<G> Clone for GroupRules<G> {
+    fn clone(&self) -> Self {
+        let Self { weight, cap, metrics, .. } = self;
+        Self { weight: weight.clone(), cap: cap.clone(), metrics: metrics.clone(), ..*self }
     }
 }
 

@@ -101,6 +101,13 @@ impl<K> RunRef<K> {
         self.key.slot()
     }
 
+    /// The number of the run: larger than that of each run that was handed out before.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The priority with which it was handed out: 0 if the queue has no priorities.
     #[inline]
     #[must_use]

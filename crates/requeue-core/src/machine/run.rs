@@ -200,8 +200,8 @@ impl<K, V> Core<K, V> {
     }
 
     /// Takes a run back as if its key had not been handed out, except that the key goes to the back of the
-    /// line, with its payload, its failures and this run's attempt. (A dirty key starts again at attempt 1,
-    /// as at any end of a run.) It counts as neither an end nor an add. For a run that was already ended this
+    /// line, with its payload, its failures and this run's attempt, or the next one if `counted`. (A dirty key
+    /// starts again at attempt 1, as at any end of a run.) It counts as neither an end nor an add. For a run that was already ended this
     /// is [`give_back`](Self::give_back).
     ///
     /// It works on a queue that is shut down too, even if getters have seen that it [is over](Self::is_over):
@@ -211,7 +211,7 @@ impl<K, V> Core<K, V> {
     ///
     /// If the run belongs to another queue, or merge panics: then the key is in line, with what merge left of
     /// the payload.
-    pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>) -> Ended<K, V> {
+    pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>, counted: bool) -> Ended<K, V> {
         if self.is_inert(&run) {
             return Ended { value, ..self.give_back(run) };
         }
@@ -230,6 +230,10 @@ impl<K, V> Core<K, V> {
         }
         self.ready += 1;
         self.arena.set_flags(slot, flags & !OF_A_RUN | READY);
+        if counted && flags & DIRTY == 0 {
+            let record = self.record_of(slot);
+            record.retries = record.retries.saturating_add(1);
+        }
         if let Some(times) = &mut self.times {
             times.put_back(slot, self.now);
         }

@@ -66,7 +66,7 @@ impl Handler {
     }
 
     async fn runs_on(&self, db: &mut Client, run: &Run<String>) -> Result<Outcome, BoxError> {
-        let fence = i64::try_from(run.fence().ok_or("it has one")?.0)?;
+        let fence = i64::try_from(run.fence().0)?;
         let sum = "select coalesce(sum(v), 0)::bigint from world where key = $1";
         let v: i64 = db.query_one(sum, &[run.key()]).await?.get(0);
         self.die(2);

@@ -172,8 +172,8 @@ impl Thread {
         let (how, has_value): (Add<Numbers>, _) = match self.seeded.below(8) {
             0 => (Add::after(Duration::from_micros(self.seeded.below(4000))), false),
             1 => (Add::after(Duration::from_micros(self.seeded.below(4000))).value(value), true),
-            2 | 3 => (Add::now().value(value).into(), true),
-            _ => (Add::now().into(), false),
+            2 | 3 => (Add::now().value(value), true),
+            _ => (Add::now(), false),
         };
         let added = self.q.add_with(key, how).wait();
         let mut entry = self.ledger.entry(key);

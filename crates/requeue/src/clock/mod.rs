@@ -167,6 +167,16 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
+/// A boxed clock is a clock, also `Box<dyn Clock>`.
+impl<C: Clock + ?Sized> Clock for Box<C> {
+    forward! { self => **self;
+        fn now(&self) -> Instant;
+        fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn park_until(&self, at: Instant, parker: &Parker);
+    }
+}
+
 /// A wake-up requested of a [`Clock`]. Dropping it cancels the wake-up.
 ///
 /// Once it has fired, dropping it does nothing. A wake-up that has begun while the alarm is being dropped may

@@ -219,8 +219,8 @@ fn nothing_is_found_once_the_queue_refuses() {
     let ends: [fn(&Queue<u64>); 4] = [
         |q| assert!(q.shut_down().ready < 2),
         Queue::close,
-        |q| drop(q.shut_down_with_drain()),
-        |q| drop(q.shut_down_with(crate::DrainOptions::default().waiting_keys(crate::WaitingKeys::Wait))),
+        |q| drop(q.drain(crate::DrainOptions::default())),
+        |q| drop(q.drain(crate::DrainOptions::default().waiting_keys(crate::WaitingKeys::Wait))),
     ];
     for end in ends {
         let q = Queue::<u64>::new();

@@ -20,21 +20,21 @@ use crate::Instant;
 use crate::adders::{Adders, OnDropped};
 use crate::clock::Clock;
 use crate::filter::Filter;
-use crate::journal::{Journal, Known};
+use crate::journal::{Fence, Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::{Caller, Held, Lock, Locked, Plain};
 use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
 use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
-use crate::unfinished::Unfinished;
+use crate::unfinished::{CancelRun, Unfinished};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{
-    Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd, UnfinishedReason,
+    Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd, RunRef, UnfinishedReason,
 };
 use std::borrow::Borrow;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[repr(C)] // the time and the front of `core`, which each call touches, stand beside the lock
 pub(crate) struct State<K, V> {
@@ -62,6 +62,9 @@ mod pending_work {
 /// Callback for a key that a drain leaves unfinished.
 pub(crate) type OnUnfinished<K> = dyn Fn(&K, UnfinishedReason) + Send + Sync;
 
+/// Takes the queue's lock and calls its argument with the slot of a key, if the queue knows the key.
+pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
+
 /// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
     /// The numbers of the workers that have the key of this slot. More than one only while a worker reports
@@ -70,6 +73,9 @@ pub(crate) trait Holders: Send + Sync {
 
     /// Tells the current runs to end.
     fn cancel_runs(&self);
+
+    /// Tells the run of a key to end, if one of the workers has it.
+    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool;
 }
 
 #[repr(C)] // what each call reads stands together, apart from the lock
@@ -100,6 +106,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether it has a bound.
     pub(crate) bounded: bool,
     pub(crate) name: String,
+    /// Added to a run's number for its fence: the time of day when the queue was built, in nanoseconds.
+    first_fence: u64,
     /// Workers that may have keys, to ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
     /// Callbacks of this queue's workers for keys that a drain leaves unfinished.
@@ -108,6 +116,12 @@ pub(crate) struct Shared<K, V> {
     laters: Laters<K, V>,
     /// Number of handles that keep the queue open.
     pub(crate) handles: atomic::AtomicUsize,
+}
+
+/// The time of day, in nanoseconds.
+fn since_epoch() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl<K, V> Shared<K, V> {
@@ -150,6 +164,7 @@ impl<K, V> Shared<K, V> {
             give_up_hooks: Mutex::new(Vec::new()),
             laters: Laters::new(),
             handles: atomic::AtomicUsize::new(1),
+            first_fence: since_epoch(),
         }
     }
 
@@ -417,12 +432,35 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    /// The fence of a run that goes on.
+    pub(crate) fn fence(&self, run: &RunRef<K>) -> Fence {
+        match &self.journal {
+            // an engine that panics here has told no number
+            Some(journal) => quietly(|| journal.fence(run.key())).unwrap_or(Fence(0)),
+            None => Fence(self.first_fence.saturating_add(run.number())),
+        }
+    }
+
+    /// All sets of workers that may have keys.
+    fn holders(&self) -> Vec<Arc<dyn Holders>> {
+        self.holders.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Tells the runs of all workers to end.
     pub(crate) fn cancel_runs(&self) {
-        let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
-        for crew in crews {
-            crew.cancel_runs();
-        }
+        self.holders().iter().for_each(|workers| workers.cancel_runs());
+    }
+
+    /// Tells the run of this key to end. False if no worker has it.
+    pub(crate) fn cancel_run<Q>(&self, key: &Q, hash: u32, how: CancelRun) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut in_hold = |tell: &mut dyn FnMut(u32)| {
+            self.lock().with(|hold| hold.core.slot_of(key, hash).into_iter().for_each(tell));
+        };
+        self.holders().iter().any(|workers| workers.cancel_run(&mut in_hold, how))
     }
 
     fn tell_known_in_full(
@@ -619,9 +657,8 @@ impl<K, V> Shared<K, V> {
 
     /// The number of the worker that has the key of this slot, if one reports it.
     pub(crate) fn who_has(&self, slot: u32) -> Option<usize> {
-        let crews: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         let mut who = Vec::new();
-        crews.iter().for_each(|crew| crew.who_has(slot, &mut who));
+        self.holders().iter().for_each(|workers| workers.who_has(slot, &mut who));
         // if several workers claim the key, one of them has just ended its run: the answer is `None`
         who.pop().filter(|_| who.is_empty())
     }

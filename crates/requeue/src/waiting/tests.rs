@@ -108,9 +108,9 @@ fn debug_output_of_a_get_tells_whether_it_waits() {
 fn b4_a_drain_that_is_polled_ends_beside_a_window_that_owes_no_run() {
     let clock = FakeClock::new();
     let q = WorkQueue::<u32>::builder().clock(clock.clone()).build().expect("a queue");
-    q.add_with(1, Add::now().debounce(Debounce::new(MS).leading())).expect("open");
+    q.add_with(1, Add::debounced(Debounce::new(MS).leading())).expect("open");
     let item = q.try_get().expect("the leading edge");
-    let mut drain = q.shut_down_with(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
+    let mut drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));
     let told = Arc::new(Told::default());
     let waker = Waker::from(told.clone());
     let mut cx = Context::from_waker(&waker);

@@ -108,7 +108,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
     where
         Fut: Future<Output: IntoOutcome>,
     {
-        if self.worker.slot.is_told() {
+        if self.is_to_end() {
             self.abandon(shared, Failure::Cancelled);
             return Poll::Ready(());
         }
@@ -162,6 +162,11 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
         self.end(shared, HandlerEnd::Dropped(failure), None);
         // the caller may not poll it soon
         self.worker.rest_after_run(&shared.set);
+    }
+
+    /// Whether its run was told to end.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.worker.slot.is_to_end()
     }
 
     #[inline]

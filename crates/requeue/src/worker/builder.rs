@@ -4,7 +4,7 @@ use super::future::WorkerFuture;
 use super::handle::Worker;
 use super::outcome::{Failure, IntoOutcome, RunReport};
 use super::pool_size::PoolSize;
-use super::rules::Rules;
+use super::rules::{Rules, report};
 use super::run::Run;
 use super::shared::WorkerShared;
 use super::spawn::Spawn;
@@ -43,11 +43,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a worker does nothing until it is started"]
-pub struct WorkerBuilder<K, V = ()> {
+pub struct WorkerBuilder<K: 'static, V: 'static = ()> {
     queue: Arc<Shared<K, V>>,
     workers: PoolSize,
     idle_timeout: Duration,
-    rules: Rules<K>,
+    rules: Rules<K, V>,
     expire_failures_after: Option<Duration>,
 }
 
@@ -57,13 +57,7 @@ impl<K, V> WorkerBuilder<K, V> {
             queue,
             workers: std::thread::available_parallelism().map_or(1, NonZeroUsize::get).into(),
             idle_timeout: IDLE_TIMEOUT,
-            rules: Rules {
-                time_limit: None,
-                max_attempts: 0,
-                on_failure: None,
-                on_give_up: None,
-                on_end: None,
-            },
+            rules: Rules::default(),
             expire_failures_after: Some(EXPIRE_FAILURES_AFTER),
         }
     }
@@ -185,7 +179,28 @@ impl<K, V> WorkerBuilder<K, V> {
         self
     }
 
-    /// Called for each failed run, on the thread where that shows, before the key
+    /// Adds a hook that is called for each run before its handler, on the thread that calls the handler. Its time
+    /// counts to the run. Several hooks are called in the order in which they were added. A panic in one is caught.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// # let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_start(move |run| tell.send((*run.key(), run.attempt())).unwrap())
+    ///     .start_threads(|_| ())?;
+    /// q.add("a")?;
+    /// assert_eq!(told.recv()?, ("a", 1));
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_start(mut self, hook: impl Fn(&Run<K, V>) + Send + Sync + 'static) -> Self {
+        self.rules.on_start.push(Box::new(hook));
+        self
+    }
+
+    /// Adds a hook that is called for each failed run, on the thread where that shows, before the key
     /// goes back or is given up. A panic in it is caught.
     ///
     /// ```
@@ -198,11 +213,11 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_failure(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
-        self.rules.on_failure = Some(Arc::new(hook));
+        self.rules.on_failure.push(Arc::new(hook));
         self
     }
 
-    /// Called for each key that is given up, on the thread where its run ended. A
+    /// Adds a hook that is called for each key that is given up, on the thread where its run ended. A
     /// panic in it is caught.
     ///
     /// It also hears of each key that a drain of the queue leaves unfinished, as [`Failure::Unfinished`]: once, before the
@@ -222,16 +237,17 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_give_up(mut self, hook: impl Fn(&K, &Failure) + Send + Sync + 'static) -> Self {
-        self.rules.on_give_up = Some(Arc::new(hook));
+        self.rules.on_give_up.push(Arc::new(hook));
         self
     }
 
-    /// Called once for each run that has ended, whatever the way: its handler returned any
+    /// Adds a hook that is called once for each run that has ended, whatever the way: its handler returned any
     /// outcome or panicked, was past its time limit, or was cancelled. It comes after the key
     /// went back, was given up or was done, on the thread where the run ended, and without
     /// the queue's lock. The report says [how long the run took](RunReport::took). Only here
     /// the delay of a retry is known, and whether the retry was taken at all. Another worker
-    /// may have the key already. A panic in the hook is caught.
+    /// may have the key already. Several hooks are called in the order in which they were added, and a panic in one is
+    /// caught.
     ///
     /// ```
     /// # use requeue::{Fate, Outcome, WorkQueue, Worker};
@@ -248,7 +264,7 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn on_end(mut self, hook: impl Fn(&K, &RunReport<'_>) + Send + Sync + 'static) -> Self {
-        self.rules.on_end = Some(Box::new(hook));
+        self.rules.on_end.push(Box::new(hook));
         self
     }
 
@@ -394,10 +410,10 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         let set = supply.set.clone();
         self.queue.tell_of_workers(&set);
         self.queue.tell_who_holds(&set);
-        if let Some(hook) = &self.rules.on_give_up {
-            let hook = hook.clone();
+        if !self.rules.on_give_up.is_empty() {
+            let hooks = self.rules.on_give_up.clone();
             let hears: Arc<OnUnfinished<K>> =
-                Arc::new(move |key, reason| hook(key, &Failure::Unfinished(reason)));
+                Arc::new(move |key, reason| report(&hooks, key, &Failure::Unfinished(reason)));
             self.queue.hook_give_up(Arc::downgrade(&hears));
             let _ = set.kept_hook.set(Box::new(hears));
         }

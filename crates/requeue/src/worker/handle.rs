@@ -5,7 +5,6 @@ use super::pool_size::PoolSize;
 use super::set::WorkerSet;
 use super::stop::Stop;
 use super::supply::WorkerSupply;
-use crate::WaitingKeys;
 use crate::drain::DrainOptions;
 use crate::source::Source;
 use std::io;
@@ -156,24 +155,20 @@ impl Worker {
     /// assert_eq!(worker.drain(Duration::MAX).wait().done, 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn drain(&self, timeout: Duration) -> Stop {
-        self.drain_waiting(WaitingKeys::default(), timeout)
-    }
-
-    /// [`drain`](Self::drain), saying what becomes of keys that wait for timers.
+    ///
+    /// [`DrainOptions`] say what becomes of waiting keys otherwise:
     ///
     /// ```
-    /// # use requeue::{WaitingKeys, WorkQueue, Worker};
+    /// # use requeue::{DrainOptions, WaitingKeys, WorkQueue, Worker};
     /// # use std::time::Duration;
     /// let q = WorkQueue::new();
     /// let worker = Worker::of(&q).start_threads(|_| ())?;
     /// q.add_after(1, Duration::from_secs(3600)).expect("open");
-    /// assert_eq!(worker.drain_waiting(WaitingKeys::RunNow, Duration::MAX).wait().done, 1);
+    /// assert_eq!(worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow)).wait().done, 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn drain_waiting(&self, waiting: WaitingKeys, timeout: Duration) -> Stop {
-        let options = DrainOptions::default().waiting_keys(waiting).timeout(timeout);
-        Stop::begin(self.set.clone(), Some(options), timeout)
+    pub fn drain(&self, options: impl Into<DrainOptions>) -> Stop {
+        Stop::begin(self.set.clone(), Some(options.into()), Duration::MAX)
     }
 
     /// Blocks until there are no workers any more: because the queue was shut down and

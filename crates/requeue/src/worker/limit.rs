@@ -40,12 +40,12 @@ impl<K, V> Watched<K, V> {
 pub(super) struct Limits<K: 'static, V: 'static> {
     limit: Duration,
     clock: Arc<dyn Clock>,
-    on_failure: Option<Hook<K>>,
+    on_failure: Vec<Hook<K>>,
     state: Mutex<State<K, V>>,
 }
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
-    pub(super) fn new(limit: Duration, clock: Arc<dyn Clock>, rules: &Rules<K>) -> Self {
+    pub(super) fn new(limit: Duration, clock: Arc<dyn Clock>, rules: &Rules<K, V>) -> Self {
         let state = State { runs: VecDeque::new(), waker: None, started: false, ended: false };
         Self { limit, clock, on_failure: rules.on_failure.clone(), state: Mutex::new(state) }
     }
@@ -134,7 +134,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Limits<K, V> {
         for run in over {
             let Some(cell) = run.cell.upgrade() else { continue };
             if cell.overrun() {
-                report(self.on_failure.as_ref(), cell.guard.key(), &self.failure());
+                report(&self.on_failure, cell.guard.key(), &self.failure());
             }
             // it may be the last that has the key, whose drop is users' code
             quietly(|| drop(cell));

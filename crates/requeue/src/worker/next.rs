@@ -12,6 +12,7 @@ use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, quietly};
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::unfinished::CancelRun;
 use crate::wait::Step;
 use crate::waiting::{PollResult, Poller, Waiting};
 use requeue_core::{Got, Handout, RunRef};
@@ -134,7 +135,7 @@ impl<K, V> WorkerLoop<K, V> {
             // the handler has kept its `Run` and goes on reading the key
             self.succeeded = false;
             if let Some(cell) = cell.take() {
-                quietly(|| shared.finish(cell, HandlerEnd::Returned(Outcome::Done), None, false));
+                quietly(|| shared.finish(cell, HandlerEnd::Returned(Outcome::Done), None, false, false));
             }
         }
         let mut unique = cell.as_mut().and_then(Arc::get_mut);
@@ -162,7 +163,11 @@ impl<K, V> WorkerLoop<K, V> {
                     }
                 };
                 self.cell = cell;
-                Step::Ready(self.cell.clone().map(|cell| Run::new(cell, value)))
+                let run = self.cell.clone().map(|cell| Run::new(cell, value));
+                if let Some(run) = &run {
+                    shared.run_starts(run);
+                }
+                Step::Ready(run)
             }
             Step::Ready(None) => Step::Ready(None),
             Step::Sleep(until) => {
@@ -226,6 +231,9 @@ impl<K, V> WorkerLoop<K, V> {
         late: Option<&Failure>,
         reported: bool,
     ) {
+        if let Some(how) = self.slot.cancelled(self.slot.run()) {
+            return self.end_cancelled(shared, end, late, reported, how);
+        }
         if matches!(end, HandlerEnd::Returned(Outcome::Done))
             && late.is_none()
             && shared.ends_with_next_look()
@@ -233,7 +241,23 @@ impl<K, V> WorkerLoop<K, V> {
             self.succeeded = true;
         } else if let Some(cell) = self.cell.take() {
             // users' code that panics as a run ends (merge, a limiter) must not end the worker
-            quietly(|| shared.finish(cell, end, late, reported));
+            quietly(|| shared.finish(cell, end, late, reported, false));
+        }
+    }
+
+    /// Ends a run that `cancel_run` told to end: it has failed, whatever its handler said.
+    #[cold]
+    fn end_cancelled(
+        &mut self,
+        shared: &WorkerShared<K, V>,
+        end: HandlerEnd,
+        late: Option<&Failure>,
+        reported: bool,
+        how: CancelRun,
+    ) {
+        if let Some(cell) = self.cell.take() {
+            let late = late.or(Some(&Failure::Cancelled));
+            quietly(|| shared.finish(cell, end, late, reported, how == CancelRun::GiveUp));
         }
     }
 

@@ -46,6 +46,51 @@ pub enum Outcome {
     GiveUp(BoxError),
 }
 
+/// The clone of an error keeps its text and those of its sources, and not its type.
+impl Clone for Outcome {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Done => Self::Done,
+            Self::Again(delay) => Self::Again(*delay),
+            Self::Retry(error) => Self::Retry(ErrorText::of(&**error)),
+            Self::RetryAfter(delay, error) => Self::RetryAfter(*delay, ErrorText::of(&**error)),
+            Self::GiveUp(error) => Self::GiveUp(ErrorText::of(&**error)),
+        }
+    }
+}
+
+/// An error of which only the text is known, and its sources'.
+struct ErrorText {
+    display: String,
+    debug: String,
+    source: Option<BoxError>,
+}
+
+impl ErrorText {
+    fn of(error: &dyn Error) -> BoxError {
+        let (display, debug) = (error.to_string(), format!("{error:?}"));
+        Box::new(Self { display, debug, source: error.source().map(Self::of) })
+    }
+}
+
+impl fmt::Display for ErrorText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.display)
+    }
+}
+
+impl fmt::Debug for ErrorText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.debug)
+    }
+}
+
+impl Error for ErrorText {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
 /// A type that a handler may return: `()`, an [`Outcome`], or a `Result<_, BoxError>` of
 /// either, whose `Err` is a [`Retry`](Outcome::Retry).
 ///
@@ -212,7 +257,8 @@ pub enum Failure {
     /// The handler took longer than the worker's time limit.
     TimeLimit(Duration),
     /// An async handler was dropped before it had returned: its task was cancelled,
-    /// or the worker was stopped and its deadline came.
+    /// or the worker was stopped and its deadline came. Or
+    /// [`cancel_run`](crate::WorkQueue::cancel_run) was called for the key.
     Cancelled,
     /// A drain has left the key unfinished: see
     /// [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished). Only

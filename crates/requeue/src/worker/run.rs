@@ -6,7 +6,6 @@ use crate::ending::Guard;
 use crate::hold::Shared;
 use crate::journal::Fence;
 use crate::owner::Owner;
-use crate::panics::quietly;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use requeue_core::RunRef;
@@ -18,7 +17,7 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     pub(super) guard: Guard<'static, K, V>,
     pub(super) attempt: u32,
     /// The number of the run, where an engine gives one.
-    fence: Option<Fence>,
+    fence: Fence,
     /// The slot of its worker, and the number of the run there.
     slot: Arc<WorkerSlot>,
     run: u64,
@@ -41,7 +40,7 @@ impl<K, V> RunCell<K, V> {
         Self {
             guard: Guard { owner: Owner::Owned(queue), run: None },
             attempt: 0,
-            fence: None,
+            fence: Fence(0),
             slot,
             run: 0,
             began: None,
@@ -55,9 +54,7 @@ impl<K, V> RunCell<K, V> {
     #[inline]
     pub(super) fn begin(&mut self, run: RunRef<K>, attempt: u32, number: u64, began: Option<Instant>) {
         (self.attempt, self.run) = (attempt, number);
-        if let Some(journal) = self.guard.journal() {
-            self.fence = quietly(|| journal.fence(run.key()));
-        }
+        self.fence = self.guard.owner.shared().fence(&run);
         self.guard.run = Some(run);
         self.began = began;
         self.cancelled.store(false, Relaxed);
@@ -255,19 +252,23 @@ impl<K, V> Run<K, V> {
         self.cell.guard.priority()
     }
 
-    /// The number of this run, if its worker works for an engine: larger than that of each run of the key before it.
-    /// A store that is written to can refuse a number smaller than one it has seen. `None` in memory.
+    /// The number of this run, larger than that of each run of the key before it: see
+    /// [`Item::fence`](crate::Item::fence).
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
     /// let q = WorkQueue::new();
-    /// let worker = Worker::of(&q).start_threads(|run| assert!(run.fence().is_none()))?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let worker = Worker::of(&q).start_threads(move |run| Ok(tell.send(run.fence())?))?;
     /// q.add("a")?;
+    /// let first = told.recv()?;
+    /// q.add("a")?;
+    /// assert!(told.recv()? > first);
     /// # worker.drain(std::time::Duration::MAX).wait();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn fence(&self) -> Option<Fence> {
+    pub fn fence(&self) -> Fence {
         self.cell.fence
     }
 
@@ -288,7 +289,8 @@ impl<K, V> Run<K, V> {
     }
 
     /// Whether the handler should return: it is past the worker's time limit,
-    /// the worker was stopped and its deadline has come, or the run is another process's by now (an engine
+    /// the worker was stopped and its deadline has come,
+    /// [`cancel_run`](crate::WorkQueue::cancel_run) was called for its key, or the run is another process's by now (an engine
     /// whose lease is lost). A blocking handler
     /// cannot be ended from outside; one that runs long should look here. An async
     /// one is dropped instead.
@@ -308,7 +310,8 @@ impl<K, V> Run<K, V> {
     /// ```
     #[must_use]
     pub fn cancelled(&self) -> bool {
-        self.cell.cancelled.load(Acquire) || self.cell.slot.was_told(self.cell.run)
+        let RunCell { cancelled, slot, run, .. } = &*self.cell;
+        cancelled.load(Acquire) || slot.was_told(*run) || slot.cancelled(*run).is_some()
     }
 }
 

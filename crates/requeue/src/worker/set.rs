@@ -22,9 +22,10 @@ use super::stop::StopReport;
 use super::supply::WorkerSupply;
 use crate::clock::Clock;
 use crate::drain::DrainOptions;
-use crate::hold::{Holders, Seen, Shared};
+use crate::hold::{Holders, InHold, Seen, Shared};
 use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard, atomic};
+use crate::unfinished::CancelRun;
 use crate::wait::{WaiterId, WakerSet};
 use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
 use atomic::Ordering::{Relaxed, SeqCst};
@@ -679,6 +680,25 @@ impl WorkerSet {
 impl Holders for WorkerSet {
     fn cancel_runs(&self) {
         self.cancel_running(self.state.lock());
+    }
+
+    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool {
+        let state = self.state.lock();
+        let (mut running, mut cancels) = (Vec::new(), false);
+        in_hold(&mut |slot| {
+            for member in state.members.iter().filter(|member| member.slot.has_key(slot)) {
+                if member.slot.cancel(how) {
+                    cancels = true;
+                    running.extend(member.ends.as_ref().and_then(Weak::upgrade));
+                }
+            }
+        });
+        drop(state);
+        // dropping a handler is users' code
+        for run in running {
+            run.end();
+        }
+        cancels
     }
 
     fn who_has(&self, slot: u32, who: &mut Vec<usize>) {

@@ -3,7 +3,7 @@
 
 use super::outcome::{Failure, Fate, Outcome, RunReport};
 use super::rules::{Rules, report};
-use super::run::RunCell;
+use super::run::{Run, RunCell};
 use super::set::WorkerSet;
 use crate::Instant;
 use crate::ending::Ending;
@@ -23,7 +23,7 @@ pub(super) const AFTER_PANIC: Duration = Duration::from_millis(10);
 pub(super) struct WorkerShared<K: 'static, V: 'static> {
     pub(super) queue: Arc<Shared<K, V>>,
     pub(super) set: Arc<WorkerSet>,
-    pub(super) rules: Rules<K>,
+    pub(super) rules: Rules<K, V>,
 }
 
 /// How a handler ended.
@@ -62,41 +62,49 @@ impl<K, V> WorkerShared<K, V> {
 
     /// When a run begins, where anything depends on it.
     pub(super) fn begins(&self) -> Option<Instant> {
-        let wants_time = self.rules.time_limit.is_some() || self.rules.on_end.is_some();
+        let wants_time = self.rules.time_limit.is_some() || !self.rules.on_end.is_empty();
         wants_time.then(|| self.now()).flatten()
+    }
+
+    /// Calls the hooks for a run that starts. A panic in one ends nothing else.
+    #[inline]
+    pub(super) fn run_starts(&self, run: &Run<K, V>) {
+        for hook in &self.rules.on_start {
+            quietly(|| hook(run));
+        }
     }
 
     /// Whether a run that has succeeded can be ended with the look for the next key: nothing of users' is told of its end.
     #[inline]
     pub(super) fn ends_with_next_look(&self) -> bool {
-        self.rules.on_end.is_none() && !self.queue.keeps_own()
+        self.rules.on_end.is_empty() && !self.queue.keeps_own()
     }
 
     /// Ends a run whose handler is gone. With `late` it is past its time limit,
-    /// whatever the handler said; `reported`: the hook has heard of that already.
+    /// whatever the handler said; `reported`: the hook has heard of that already. If `gives_up`, a failure is the last.
     pub(super) fn finish(
         &self,
         cell: Arc<RunCell<K, V>>,
         end: HandlerEnd,
         late: Option<&Failure>,
         reported: bool,
+        gives_up: bool,
     ) {
         let mut left = cell.left.lock().take();
         let payload = DropsQuietly(&mut left);
-        let (decision, said) = self.decide(cell.guard.key(), end, late, reported, cell.attempt);
-        match (Arc::try_unwrap(cell), &self.rules.on_end) {
-            (Ok(mut cell), None) => {
+        let (decision, said) = self.decide(cell.guard.key(), end, late, reported, gives_up, cell.attempt);
+        match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
+            (Ok(mut cell), true) => {
                 self.end(cell.guard.ending().1, decision, payload.0);
             }
-            // the handler kept its run, or the hook is told of it: both go on reading
-            // the key
-            (Ok(cell), Some(_)) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
+            // the handler kept its run, or hooks are told of it: both go on reading the key
+            (Ok(cell), false) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
             (Err(cell), _) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
         }
         quietly(|| drop(said));
     }
 
-    /// Ends a run whose key somebody reads after the end, and tells the hook.
+    /// Ends a run whose key somebody reads after the end, and tells the hooks.
     fn end_keeping(
         &self,
         cell: &RunCell<K, V>,
@@ -106,17 +114,17 @@ impl<K, V> WorkerShared<K, V> {
     ) {
         let Some(ending) = cell.guard.keeping() else { return };
         // before the end, which may take the clock further than the run went
-        let ended = self.rules.on_end.is_some().then(|| self.now()).flatten();
+        let ended = (!self.rules.on_end.is_empty()).then(|| self.now()).flatten();
         let took =
             cell.began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began));
-        // whatever of users' code panics meanwhile, the hook is told of the end
+        // whatever of users' code panics meanwhile, the hooks are told of the end
         let mut panic = FirstPanic::default();
         let fate = panic.catch(|| self.end(ending, decision, payload)).unwrap_or(match decision {
             Decision::GiveUp => Fate::GaveUp,
             Decision::Succeed | Decision::Again(_) | Decision::Retry(_) => Fate::Done,
         });
-        if let Some(hook) = &self.rules.on_end {
-            let report = RunReport { attempt: cell.attempt, failure, fate, took };
+        let report = RunReport { attempt: cell.attempt, failure, fate, took };
+        for hook in &self.rules.on_end {
             quietly(|| hook(cell.guard.key(), &report));
         }
         panic.resume();
@@ -130,9 +138,10 @@ impl<K, V> WorkerShared<K, V> {
         end: HandlerEnd,
         late: Option<&Failure>,
         reported: bool,
+        gives_up: bool,
         attempt: u32,
     ) -> (Decision, Option<Failure>) {
-        let (mut last, mut instead) = (false, None);
+        let (mut last, mut instead) = (gives_up, None);
         let said = match end {
             HandlerEnd::Returned(Outcome::Done) if late.is_none() => return (Decision::Succeed, None),
             HandlerEnd::Returned(Outcome::Again(delay)) if late.is_none() => {
@@ -145,7 +154,7 @@ impl<K, V> WorkerShared<K, V> {
                 Some(Failure::Error(error))
             }
             HandlerEnd::Returned(Outcome::GiveUp(error)) => {
-                last = late.is_none();
+                last |= late.is_none();
                 Some(Failure::Error(error))
             }
             HandlerEnd::Panicked(panic) => {
@@ -158,11 +167,11 @@ impl<K, V> WorkerShared<K, V> {
         };
         if let Some(failure) = late.or(said.as_ref()) {
             if !reported {
-                report(self.rules.on_failure.as_ref(), key, failure);
+                report(&self.rules.on_failure, key, failure);
             }
             last |= self.rules.max_attempts > 0 && attempt >= self.rules.max_attempts;
             if last {
-                report(self.rules.on_give_up.as_ref(), key, failure);
+                report(&self.rules.on_give_up, key, failure);
                 self.queue.tell_journal(|journal| journal.gives_up(key, failure));
             }
         }
@@ -215,7 +224,7 @@ impl<K, V> WorkerShared<K, V> {
         let who = if reading.is_some() { "limiter" } else { "clock" };
         let failure = Failure::Error(format!("the {who} panicked: {said}").into());
         if let Some(key) = ending.key() {
-            report(self.rules.on_give_up.as_ref(), key, &failure);
+            report(&self.rules.on_give_up, key, &failure);
         }
         quietly(|| ending.give_up(queue));
         // a limiter that cannot forget either

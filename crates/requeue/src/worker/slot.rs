@@ -7,6 +7,7 @@
 //! that stops the worker sees it.
 
 use crate::sync::{Mutex, atomic};
+use crate::unfinished::CancelRun;
 use atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use atomic::{AtomicBool, AtomicU64, fence};
 use std::task::Waker;
@@ -25,6 +26,8 @@ pub(super) struct WorkerSlot {
     key: AtomicU64,
     /// The latest run that was told to end.
     told: AtomicU64,
+    /// Twice the number of the latest run that `cancel_run` told to end, and one more if its key is to be given up.
+    asked: AtomicU64,
     /// Number of its runs that were told to end and have ended.
     cancelled: AtomicU64,
     /// It looks for a key at this moment, and may have got one.
@@ -50,6 +53,7 @@ impl WorkerSlot {
             runs: AtomicU64::new(0),
             key: AtomicU64::new(IDLE),
             told: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
             cancelled: AtomicU64::new(0),
             looking: AtomicBool::new(false),
             waker: Mutex::new(None),
@@ -79,6 +83,29 @@ impl WorkerSlot {
             self.told.store(self.run(), Release);
         }
         tells
+    }
+
+    /// In a hold of the queue's lock: asks its run to end, apart from the worker's own end. False if it has none.
+    pub(super) fn cancel(&self, how: CancelRun) -> bool {
+        let cancels = self.has_run();
+        if cancels {
+            self.asked.fetch_max(self.run() * 2 + u64::from(how == CancelRun::GiveUp), Release);
+        }
+        cancels
+    }
+
+    /// How this run was asked to end, if it was.
+    #[inline]
+    pub(super) fn cancelled(&self, run: u64) -> Option<CancelRun> {
+        let asked = self.asked.load(Acquire);
+        let how = if asked % 2 == 0 { CancelRun::Retry } else { CancelRun::GiveUp };
+        (asked / 2 == run).then_some(how)
+    }
+
+    /// Whether it has a run that is to end.
+    #[inline]
+    pub(super) fn is_to_end(&self) -> bool {
+        self.is_told() || (self.has_run() && self.cancelled(self.run()).is_some())
     }
 
     /// The number of its latest run.

@@ -6,7 +6,7 @@ use crate::blocking::block_on;
 use crate::clock::Alarm;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
-use crate::wait::Step;
+use crate::wait::{Limit, Step};
 use requeue_core::DrainBase;
 use std::future::Future;
 use std::pin::Pin;
@@ -97,12 +97,14 @@ pub struct Stop {
 impl Stop {
     pub(super) fn begin(set: Arc<WorkerSet>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
         let now = set.queue.clock().now();
+        let limit = drain.map_or(Some(Limit::After(timeout)), |options| options.limit);
+        let deadline = limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
         let drain = drain.map(|options| set.queue.begin_drain(options, now));
         if drain.is_none() {
             set.stop_taking();
         }
         let mut stop = Self::watch(set);
-        (stop.drain, stop.deadline, stop.brings_it_about) = (drain, now + timeout, true);
+        (stop.drain, stop.deadline, stop.brings_it_about) = (drain, deadline, true);
         stop
     }
 

@@ -109,7 +109,10 @@ where
             return wake(inside);
         };
         drop(inside);
-        worker.abandon(&self.tasks.shared, Failure::Cancelled);
+        // the run that was told to end may have ended, and another have begun
+        if worker.is_to_end() {
+            worker.abandon(&self.tasks.shared, Failure::Cancelled);
+        }
         let mut inside = self.inside.lock();
         if inside.dropped {
             drop(inside);

@@ -20,7 +20,7 @@ impl Wake for Count {
 
 /// Limits that no thread watches: the test looks itself.
 fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
-    let rules = Rules { time_limit: None, max_attempts: 0, on_failure: None, on_give_up: None, on_end: None };
+    let rules = Rules::default();
     let limits = Limits::new(Duration::from_millis(100), Arc::new(FakeClock::new()), &rules);
     let count = Arc::new(Count::default());
     {
