@@ -5,9 +5,9 @@
 //! limiter but its own, no metrics and no users' code: the rules about these run against the library only.
 
 use crate::adapter::{
-    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, Line,
-    Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock, UnfinishedKey,
-    Waiters, When,
+    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, LeftOut,
+    Line, Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock,
+    UnfinishedKey, Waiters, When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
@@ -260,6 +260,21 @@ fn nanos(d: Duration) -> u64 {
 impl Adapter for Reference {
     type Held<'q> = Hand<'q>;
     type Many<'q> = Hands<'q>;
+
+    fn leaves_out() -> &'static [LeftOut] {
+        const LEFT_OUT: &[LeftOut] = &[LeftOut {
+            why: "the model wakes everybody at every change, and runs no users' code",
+            fails: false,
+            tests: &[
+                "b6_who_waits_is_woken_when_the_token_is_there",
+                "b6_a_key_that_comes_before_its_token_wakes_who_waits_at_the_token",
+                "b6_a_paused_queue_wakes_nobody_for_a_token",
+                "b7_a_pause_in_which_users_code_panics_changes_nothing",
+                "b7_who_waits_sleeps_through_a_pause_and_a_resume_wakes_as_many_as_there_are_keys",
+            ],
+        }];
+        LEFT_OUT
+    }
 
     fn build(config: Config) -> Fallible<Self> {
         let order = match config.order {
