@@ -5,7 +5,7 @@ use crate::list::{self, Counts, Order, Pending, Seen};
 use crate::lock::Writes;
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
-use crate::schema::{Link, about, not_applied, words};
+use crate::schema::{Link, about, is_ours, not_applied, words};
 use crate::store;
 use crate::write_signal;
 use requeue::EngineError;
@@ -135,9 +135,12 @@ impl Client {
         let path = std::path::absolute(path.as_ref()).map_err(not_applied)?;
         let is_there = path.metadata().is_ok_and(|it| it.len() > 0);
         let writes = if is_there { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
-        let client = Self { path, writes: writes.into(), looks: RefCell::default() };
-        client.look(|_, _| Ok(()))?;
-        Ok(client)
+        let mut look = Look::at(&path)?;
+        // A look would read the whole log if nobody has the file open. Who writes does that as well.
+        if !is_ours(look.database()) {
+            look.look(|_, _| Ok(()))?;
+        }
+        Ok(Self { path, writes: writes.into(), looks: RefCell::new(Some(look)) })
     }
 
     /// Asks for a run of the key, after a delay if there is one. The trigger is on the disk when this

@@ -12,7 +12,7 @@
 //! read is repeated.
 
 use crate::lock::{Database, beside};
-use crate::schema::{CACHE_OF_A_SCAN, about, not_applied, version_of};
+use crate::schema::{CACHE_OF_A_SCAN, Head, about, not_applied};
 use requeue::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -22,8 +22,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a read waits to find the file at rest.
-const TRIES: Duration = Duration::from_secs(5);
+/// How long a read waits to find the file at rest, and how often it looks at least: on a machine that has much to do one look
+/// at a long log takes seconds.
+const TRIES: (Duration, u32) = (Duration::from_secs(5), 20);
 
 /// How a file is read.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -82,15 +83,16 @@ impl Look {
         &mut self,
         mut read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>,
     ) -> Result<T, EngineError> {
-        let begun = Instant::now();
+        let (begun, mut tries) = (Instant::now(), 0);
         loop {
+            tries += 1;
             let path = &self.path.clone();
             let route = Route::of(path).map_err(|e| not_applied(format!("{}: {e}", path.display())))?;
             if !self.database.is_at(path) {
                 *self = Self::at(path)?;
             }
             let looked = self.once(route, &mut read);
-            let is_late = begun.elapsed() > TRIES;
+            let is_late = begun.elapsed() > TRIES.0 && tries >= TRIES.1;
             let is_still = Route::of(path).is_ok_and(|after| after == route);
             match looked {
                 Ok(read) if is_late || is_still => return Ok(read),
@@ -110,10 +112,8 @@ impl Look {
     ) -> Result<T, Failed> {
         let _looks = self.database.looks();
         let connection = connect(&self.path, route)?;
-        let version = version_of(&connection, &self.path).map_err(|e| match why(&connection) {
-            Some(e) => Failed::Sqlite(e),
-            None => Failed::Engine(e),
-        })?;
+        // An error of SQLite is judged as such: it may pass, and has passed by a second look at what it was.
+        let version = Head::read(&connection)?.version(&self.path).map_err(Failed::Engine)?;
         connection.execute_batch("begin")?;
         // the transaction ends with the connection; after an error SQLite may have ended it already
         Ok(read(&connection, version)?)
@@ -129,11 +129,6 @@ impl From<rusqlite::Error> for Failed {
     fn from(e: rusqlite::Error) -> Self {
         Self::Sqlite(e)
     }
-}
-
-/// The error that keeps the file from being read. `None` if only its contents are wrong.
-fn why(connection: &Connection) -> Option<rusqlite::Error> {
-    connection.query_row("select count(*) from sqlite_schema", [], |_| Ok(())).err()
 }
 
 /// Whether a process that opens or closes the file may have caused the error.

@@ -126,20 +126,50 @@ fn log_alone(path: &Path) -> Option<PathBuf> {
     (has_something(&log) && !has_something(path)).then_some(log)
 }
 
-/// The version of our schema in a file; 0 if it is empty.
-pub(crate) fn version_of(connection: &Connection, path: &Path) -> Result<u32, EngineError> {
-    // in one statement, which sees one state of the file: another process may be making it
-    let known = "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),
-                        (select count(*) from sqlite_schema)";
-    let (application, version, tables): (i64, i64, i64) = connection
-        .query_row(known, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .map_err(about(path))?;
-    let is_new = application == 0 && version == 0 && tables == 0;
-    if !is_new && application != i64::from(APPLICATION) {
-        return Err(not_applied(format!("{}: it is a database of another program", path.display())));
+/// The parts of a file by which its program and its version are known.
+pub(crate) struct Head {
+    application: i64,
+    version: i64,
+    tables: i64,
+}
+
+impl Head {
+    pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        // in one statement, which sees one state of the file: another process may be making it
+        let head = "select (select application_id from pragma_application_id), (select user_version from pragma_user_version),
+                           (select count(*) from sqlite_schema)";
+        connection.query_row(head, [], |row| {
+            Ok(Self { application: row.get(0)?, version: row.get(1)?, tables: row.get(2)? })
+        })
     }
-    let found = u32::try_from(version).unwrap_or(u32::MAX);
-    if found > VERSION { Err(EngineError::Version { found, known: VERSION }) } else { Ok(found) }
+
+    /// The version of our schema; 0 if the file is empty.
+    pub(crate) fn version(&self, path: &Path) -> Result<u32, EngineError> {
+        let is_new = self.application == 0 && self.version == 0 && self.tables == 0;
+        if !is_new && self.application != i64::from(APPLICATION) {
+            return Err(not_applied(format!("{}: it is a database of another program", path.display())));
+        }
+        let found = u32::try_from(self.version).unwrap_or(u32::MAX);
+        if found > VERSION { Err(EngineError::Version { found, known: VERSION }) } else { Ok(found) }
+    }
+}
+
+/// The version of our schema in a file; 0 if it is empty.
+fn version_of(connection: &Connection, path: &Path) -> Result<u32, EngineError> {
+    Head::read(connection).map_err(about(path))?.version(path)
+}
+
+/// Whether the file's own first page says that it is a database of this program, of a version that is known here. It may
+/// say no although it is one: a new file has that in its log.
+pub(crate) fn is_ours(database: &Database) -> bool {
+    let number = |head: &[u8; 100], at: usize| {
+        head.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_be_bytes)
+    };
+    database.head().is_some_and(|head| {
+        head.starts_with(b"SQLite format 3\0")
+            && number(&head, 68) == Some(APPLICATION.cast_unsigned())
+            && number(&head, 60).is_some_and(|version| (1..=VERSION).contains(&version))
+    })
 }
 
 /// A connection that writes. Its database is closed after it.

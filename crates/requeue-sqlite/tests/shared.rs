@@ -540,3 +540,53 @@ fn e34_threads_that_add_take_turns_with_the_runner() {
     });
     until(|| q.len() == 8 * 20 + 50);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn e33_a_look_waits_while_another_process_makes_the_index_of_the_log() {
+    use std::os::unix::fs::FileExt as _;
+    let world = World::new();
+    world.client().add("orders", &"a".to_owned(), None).unwrap();
+    let shared = world.0.path().join("q.db-shm");
+    let shared = std::fs::File::options().read(true).write(true).open(shared).unwrap();
+    // as a process that has just opened the file to write: SQLite's lock of that is byte 128
+    let lock = nix::libc::flock { l_type: 0, l_whence: 0, l_start: 128, l_len: 1, l_pid: 0 };
+    nix::fcntl::fcntl(&shared, nix::fcntl::FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+    let mut index = [0; 96];
+    shared.read_exact_at(&mut index, 0).unwrap();
+    assert!(index.iter().any(|byte| *byte != 0), "it has an index");
+    let (done, all) = (std::sync::atomic::AtomicBool::new(false), 500);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                for index in [&[0; 96], &index] {
+                    shared.write_all_at(index, 0).unwrap();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        let looked: Vec<_> = (0..all).map(|_| world.client().stats("orders").map(|it| it.ready)).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        let refused: Vec<_> = looked.iter().filter(|it| !matches!(it, Ok(1))).collect();
+        assert!(refused.is_empty(), "{} of {all}: {:?}", refused.len(), refused.first());
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn e34_an_add_reads_a_log_that_nobody_has_open_once() {
+    let world = World::new();
+    drop(world.open()); // the file itself says whose it is
+    let keys: Vec<_> = (0..2000).map(|n| format!("{n}{}", "x".repeat(4000))).collect();
+    world.client().add_many("orders", &keys, None, 0).unwrap();
+    let log = world.0.path().join("q.db-wal").metadata().unwrap().len();
+    assert!(log > 4_000_000, "{log} bytes");
+    let read = || {
+        let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        io.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse::<u64>().ok()).unwrap()
+    };
+    let before = read();
+    world.client().add("orders", &"a".to_owned(), None).unwrap();
+    let read = read() - before;
+    assert!(read < log + log / 2, "{read} bytes of a log of {log}");
+}

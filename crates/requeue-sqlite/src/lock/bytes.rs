@@ -8,6 +8,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// Whether locks of many bytes are seen at once.
@@ -50,6 +51,12 @@ impl Bytes {
 
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         Ok(self.0.into())
+    }
+
+    /// The first bytes of the file.
+    pub(super) fn head(&self) -> io::Result<[u8; 100]> {
+        let mut head = [0; 100];
+        self.0.read_exact_at(&mut head, 0).map(|()| head)
     }
 
     fn set(&self, kind: libc::c_int, range: &Range<i64>) -> io::Result<bool> {

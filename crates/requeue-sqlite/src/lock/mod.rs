@@ -150,6 +150,11 @@ impl Database {
         self.shared().opens.write()
     }
 
+    /// The head of the file. It is read by the descriptor that this process has: closing another would end SQLite's locks.
+    pub(crate) fn head(&self) -> Option<[u8; 100]> {
+        self.shared().bytes.head().ok()
+    }
+
     /// Whether this name is the name of this database.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         path.metadata().is_ok_and(|metadata| id(&metadata) == self.shared().id)
