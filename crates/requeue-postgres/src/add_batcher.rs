@@ -56,8 +56,6 @@ pub(crate) struct Trigger {
     pub(crate) group: Option<Vec<u8>>,
 }
 
-/// Pause after which triggers wake others in their own transaction, as few others commit at the same time.
-const QUIET: Duration = Duration::from_millis(20);
 /// A statement that took this long waited for the disk.
 const SLOW: Duration = Duration::from_micros(1500);
 /// Maximum wait for callers that were answered to come again.
@@ -137,8 +135,6 @@ impl AddBatcher {
         let mut sent: VecDeque<Sent> = VecDeque::new();
         let mut before = Written::default();
         let mut round = Round::default();
-        // when the last statement was answered
-        let mut answered: Option<Instant> = None;
         loop {
             // One that may have to be written again, in parts, has none behind it: triggers keep their order. Nor has one that
             // writes.
@@ -151,8 +147,7 @@ impl AddBatcher {
                 continue;
             }
             if let Some((triggers, told)) = has_room(&sent).then(|| self.next()).flatten() {
-                let is_quiet = sent.is_empty() && answered.is_none_or(|at| at.elapsed() >= QUIET);
-                let wakes = match (is_quiet, changes) {
+                let wakes = match (sent.is_empty() && self.sleepers.is_quiet(), changes) {
                     (true, _) => Wakes::Within,
                     (_, true) => Wakes::Behind,
                     (_, false) => Wakes::Later,
@@ -184,7 +179,7 @@ impl AddBatcher {
                 (&mut first.answer).await
             };
             sent.pop_front();
-            answered = Some(Instant::now());
+            self.sleepers.has_added();
             let is_left = written.said.as_mut().is_ok_and(|changed| changed.remove(&NOT_WOKEN).is_some());
             changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
             if changes {

@@ -346,7 +346,8 @@ impl Client {
         self.with(move |admin_conn, queue| {
             Box::pin(async move {
                 // a transaction that notifies holds others up that do: it must be short
-                let wakes = if keys.len() <= FEW { Wakes::Within } else { Wakes::Later };
+                let is_lone = keys.len() <= FEW && sleepers.is_quiet();
+                let wakes = if is_lone { Wakes::Within } else { Wakes::Later };
                 let mut is_owed = wakes == Wakes::Later;
                 let mut values = values.into_iter().flatten();
                 let mut triggers = keys.into_iter().map(|(key, group)| {
@@ -360,6 +361,7 @@ impl Client {
                     }
                     is_owed |= add(admin_conn, &some, wakes, &sleepers.name).await?.contains_key(&NOT_WOKEN);
                 }
+                sleepers.has_added();
                 sleepers.wake(queue);
                 if is_owed {
                     // the keys are there, whatever becomes of this: who is not woken looks within a second

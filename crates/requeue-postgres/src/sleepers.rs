@@ -6,17 +6,26 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Wakes the processes that sleep in one of these queues, except the process `$2`, which knows. Called when
 /// the triggers are committed. It may be lost without harm, so it does not wait for the disk.
 pub(crate) const WAKE: &str =
     "select set_config('synchronous_commit', 'off', true), requeue.wake(q, $2) from unnest($1::int[]) q";
 
+/// Pause after which triggers wake others in their own transaction.
+///
+/// PostgreSQL commits transactions that notify one after another, those of other programs and databases too. So a process
+/// that adds all the time notifies apart from its triggers, in transactions that do not wait for the disk.
+const QUIET: Duration = Duration::from_millis(20);
+
 pub(crate) struct Sleepers {
     /// The process's name as an owner of keys and in its notifications: its host, its number there, a random
     /// number, and its application's name. `web-3 4711 0123456789abcdef shop`. The schema's views split it.
     pub(crate) name: String,
     of: Mutex<HashMap<i32, Vec<Arc<Post>>>>,
+    /// When this process last wrote triggers.
+    added: Mutex<Option<Instant>>,
 }
 
 /// The host's name as one word.
@@ -33,7 +42,21 @@ impl Sleepers {
         let number = RandomState::new().build_hasher().finish();
         let application: String = application.chars().take(63).collect();
         let name = format!("{} {} {number:016x} {application}", machine(), std::process::id());
-        Self { name, of: Mutex::default() }
+        Self { name, of: Mutex::default(), added: Mutex::default() }
+    }
+
+    fn last_add(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process has added nothing for a while: its next triggers may notify in their own transaction.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.last_add().is_none_or(|at| at.elapsed() >= QUIET)
+    }
+
+    /// Notes that triggers were written.
+    pub(crate) fn has_added(&self) {
+        *self.last_add() = Some(Instant::now());
     }
 
     fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Post>>>> {

@@ -329,14 +329,43 @@ fn notes_wakes(db: &Database) {
 #[test]
 fn e41_an_add_after_a_pause_wakes_others_in_its_own_transaction() {
     let Some(db) = Database::new() else { return };
-    let pg = db.connect();
-    let q = open(&pg);
+    let q = open(&db.connect());
     notes_wakes(&db);
     add(&q, "first");
-    pg.client("orders").add_many(&["other".to_owned()], None, 0).wait().expect("it is up");
+    // another process's
+    db.connect().client("orders").add_many(&["other".to_owned()], None, 0).wait().expect("it is up");
     let noted = "select string_agg(what, ' ' order by what), count(distinct tx) from noted group by tx";
     until("both", || db.sql("select count(*) from noted") == "4");
     assert_eq!(db.sql(noted), "add wake|1\nadd wake|1");
+}
+
+/// PostgreSQL commits one transaction that notifies at a time: a process that adds all the time does so apart from its triggers.
+#[test]
+fn e22_an_add_right_after_another_wakes_others_when_it_is_committed() {
+    let Some(db) = Database::new() else { return };
+    let pg = db.connect();
+    let (q, client) = (open(&pg), pg.client("orders"));
+    notes_wakes(&db);
+    for by_client in [false, true] {
+        let mut n = 0;
+        let mut adds = |by_client: bool| {
+            n += 1;
+            let key = format!("{by_client}{n}");
+            match by_client {
+                true => client.add_many(&[key], None, 0).wait().expect("it is up"),
+                false => drop(add(&q, &key)),
+            }
+        };
+        // on a busy machine there may be a pause between any two
+        until("two of which the second wakes apart", || {
+            db.sql("delete from noted");
+            adds(!by_client);
+            adds(by_client);
+            until("both", || db.sql("select count(*) from noted") == "4");
+            let last = "select count(*) from (select 1 from noted where tx = (select max(tx) from noted)) x";
+            db.sql(last) == "1"
+        });
+    }
 }
 
 /// A transaction that notifies holds others up that do: two never wait for the disk at the same time.
