@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Maximum number of connections.
-pub(crate) const CLIENTS: usize = 64;
+use crate::system::limits::CLIENTS;
 
 /// Time limit of a connection, from its first byte to its last: that of a scrape of Prometheus.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,7 +78,7 @@ impl Server {
         listener: TcpListener,
         page: impl Fn(&str) -> Page + Send + 'static,
     ) -> io::Result<Self> {
-        let (stopped, stop) = crate::run::child::pipe()?;
+        let (stopped, stop) = crate::system::pipe::pipe()?;
         let thread = std::thread::Builder::new().name("http".to_owned());
         let thread = thread.spawn(move || {
             let clients = Vec::new();

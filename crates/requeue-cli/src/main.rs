@@ -14,14 +14,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
+use crate::config::Command;
 use crate::run::{command, reaper, signals};
 use crate::system::{exit, stdio_check};
 
 mod args;
+mod config;
 mod engine;
-mod group_by;
 mod http;
 mod input;
 mod limiter;
@@ -39,17 +38,10 @@ fn main() -> ExitCode {
     if let Err(e) = signals::keep_going_without_room() {
         return ExitCode::from(exit::refuse(1, &e.to_string()));
     }
-    ExitCode::from(match args::Cli::try_parse().map(|cli| cli.command) {
-        Ok(args::Command::Run(args)) => match args.check() {
-            Ok(()) => command::run(*args),
-            Err(why) => args::usage_error("run", &why),
-        },
-        Ok(args::Command::Work(args)) => match args.into_run() {
-            Ok(args) => command::run(args),
-            Err(why) => args::usage_error("work", &why),
-        },
-        Ok(args::Command::Plan(args)) => plan::command::run(&args),
-        Ok(args::Command::Engine(command)) => engine::commands::run(command),
+    ExitCode::from(match args::read() {
+        Ok(Command::Run(config)) => command::run(*config),
+        Ok(Command::Plan(config)) => plan::command::run(&config),
+        Ok(Command::Engine(command)) => engine::commands::run(command),
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
         Err(asked_for) => show(&asked_for),
     })

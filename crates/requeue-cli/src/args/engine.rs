@@ -1,31 +1,21 @@
 //! The options of the commands for a durable queue.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind::NotFound;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use jiff::Zoned;
-use requeue_postgres::Postgres;
-use requeue_sqlite::{Client, Schedule};
+use requeue_sqlite::Schedule;
 
-use crate::args::Engine;
-use crate::engine::commands::plain;
-use crate::engine::store::Store;
-use crate::group_by::{self, GroupBy};
-use crate::text::at;
-use crate::text::duration;
-
-/// Environment variable for the engine, without `--engine`.
-pub(crate) const ENGINE: &str = "REQUEUE_ENGINE";
-
-/// Default name of the queue.
-pub(crate) const DEFAULT: &str = "default";
+use crate::config::Engine;
+use crate::config::engine::{self, Act, DEFAULT, ENGINE, Keys, List, When};
+use crate::config::group_by::{self, GroupBy};
+use crate::text::{at, duration, json};
 
 /// The subcommands for a durable queue.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(super) enum Command {
     #[command(
         about = "Add keys to a durable queue",
         long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
@@ -143,7 +133,7 @@ Examples:
 /// # Errors
 ///
 /// The problem with the name, without a possible password.
-pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
+pub(super) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
     let engine = engine.map(OsStr::to_owned).or_else(|| std::env::var_os(ENGINE));
     let none = || format!("no engine: say --engine sqlite:FILE or postgres://…, or set {ENGINE}");
     let engine = engine.ok_or_else(none)?;
@@ -171,19 +161,9 @@ pub(crate) fn named(engine: Option<&OsStr>) -> Result<Engine, String> {
     }
 }
 
-/// Whether a command creates a missing file.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Makes {
-    File,
-    /// No, but it changes an existing one.
-    Changes,
-    /// No: it only reads.
-    Nothing,
-}
-
 /// The place of the queues, and the output format.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
+pub(super) struct Place {
     /// Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is
     /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
     /// percent-encoded
@@ -192,65 +172,38 @@ pub(crate) struct Place {
 
     /// Print one JSON object per line
     #[arg(long)]
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// The queue, and the output format.
 #[derive(Args, Debug)]
-pub(crate) struct Queue {
+pub(super) struct Queue {
     #[command(flatten)]
-    pub(crate) place: Place,
+    place: Place,
 
     /// Name of the queue
     #[arg(long, value_name = "NAME", default_value = DEFAULT)]
-    pub(crate) queue: String,
-}
-
-impl Place {
-    /// Opens the engine. Only writers create a missing file: other commands report a misspelt name.
-    ///
-    /// # Errors
-    ///
-    /// The exit status, and the reason.
-    pub(crate) fn open(&self, makes: Makes) -> Result<Store, (u8, String)> {
-        match named(self.engine.as_deref()).map_err(|why| (crate::system::exit::USAGE, why))? {
-            Engine::File(path) => {
-                if makes != Makes::File && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
-                    let path = path.display();
-                    return Err((
-                        1,
-                        format!("{path}: there is no such file; the first `requeue add` makes it"),
-                    ));
-                }
-                Client::open(path).map(Store::File).map_err(|e| (1, plain(&e)))
-            }
-            Engine::Server(server) => {
-                Postgres::check(&server).map_err(|e| (crate::system::exit::USAGE, plain(&e)))?;
-                crate::system::limits::check_threads().map_err(|e| (1, e.to_string()))?;
-                Postgres::connect(&server).wait().map(Store::Server).map_err(|e| (1, plain(&e)))
-            }
-        }
-    }
+    queue: String,
 }
 
 /// `requeue add`
 #[derive(Args, Debug)]
-pub(crate) struct Add {
+pub(super) struct Add {
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    queue: Queue,
 
     /// Run after this delay
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::parse)]
-    pub(crate) after: Option<Duration>,
+    after: Option<Duration>,
 
     /// The run stands for the delayed runs that the keys have by now, retries too: their timers go. Without this each comes when it is due
     #[arg(long, conflicts_with_all = ["after", "at", "every", "cron"])]
-    pub(crate) absorb: bool,
+    absorb: bool,
 
     /// Run at this time: 18:00 or 18:00:00 (the next one, local time), 2031-12-24T18:00 (local time),
     /// 2031-12-24T18:00:00Z (RFC 3339), or 2031-12-24T18:00[Europe/Berlin]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = at::parse, conflicts_with = "after")]
-    pub(crate) at: Option<Zoned>,
+    at: Option<Zoned>,
 
     /// Run again every DURATION, until the key is cancelled, also after restarts. With --at: at
     /// that time and every DURATION from then on, however long runs take; whole days are calendar days, so
@@ -258,75 +211,46 @@ pub(crate) struct Add {
     /// each run, the first one now or --after. Runs missed while nothing worked on the queue, or during a
     /// run, become one run
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration::positive)]
-    pub(crate) every: Option<Duration>,
+    every: Option<Duration>,
 
     /// Run at the times of this cron expression (minute, hour, day of the month, month, day of the
     /// week, and optionally a time zone), such as '0 18 * * 1-5', until the key is cancelled. A time that is
     /// skipped when clocks change comes later by the change, and one that occurs twice comes once; if minute
     /// or hour begin with * it comes whenever clocks show it
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = cron, conflicts_with_all = ["after", "at", "every"])]
-    pub(crate) cron: Option<Schedule>,
+    cron: Option<Schedule>,
 
     /// Priority of the run, in a queue that has priorities; higher ones run first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    pub(crate) priority: i16,
+    priority: i16,
 
     /// Pass this JSON value to the runs of the keys; values of a key before its run are all passed to it
-    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = value, conflicts_with_all = ["every", "cron", "values"])]
-    pub(crate) value: Option<String>,
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json::read, conflicts_with_all = ["every", "cron", "values"])]
+    value: Option<String>,
 
     /// Read lines of a key, a tab and a JSON value from standard input. An invalid line is reported, and the
     /// others are added
     #[arg(long, conflicts_with_all = ["every", "cron", "keys"])]
-    pub(crate) values: bool,
+    values: bool,
 
     /// On a server, divide keys into groups that take turns. The group of a key is the text before the first
     /// SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses;
     /// keys that do not match form one group
     #[arg(long, value_name = "SEP|/REGEX/", allow_hyphen_values = true, value_parser = group_by::parse)]
-    pub(crate) group_by: Option<GroupBy>,
+    group_by: Option<GroupBy>,
 
     /// On a server, create the queue if needed. Without this, a name that no process has worked on is an
     /// error; the queue `default` is always created
     #[arg(long)]
-    pub(crate) make: bool,
+    make: bool,
 
     /// Keys on standard input end with a NUL instead of a newline
     #[arg(short = '0', long)]
-    pub(crate) null: bool,
+    null: bool,
 
     /// The keys; without any, the lines of standard input
     #[arg(value_name = "KEY")]
-    pub(crate) keys: Vec<OsString>,
-}
-
-impl Add {
-    /// The times at which the keys come again, if they do not depend on the ends of runs.
-    ///
-    /// # Errors
-    ///
-    /// If they are too far away for a calendar.
-    pub(crate) fn schedule(&self) -> Result<Option<Schedule>, String> {
-        match (&self.cron, &self.at, self.every) {
-            (Some(cron), ..) => Ok(Some(cron.clone())),
-            (None, Some(at), Some(every)) => {
-                format!("at {at} every {}s", every.as_secs_f64()).parse().map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
-/// Checks that a value is JSON, without changing it.
-///
-/// # Errors
-///
-/// If the text is not JSON.
-pub(crate) fn value(text: &str) -> Result<String, String> {
-    let parsed: Result<Box<serde_json::value::RawValue>, _> = serde_json::from_str(text);
-    parsed
-        .map(|value| value.get().to_owned())
-        .map_err(|e| format!("it is no JSON: {e}; text stands in double quotes"))
+    keys: Vec<OsString>,
 }
 
 fn cron(text: &str) -> Result<Schedule, String> {
@@ -338,87 +262,166 @@ fn cron(text: &str) -> Result<Schedule, String> {
 
 /// `requeue pause`, `requeue resume`
 #[derive(Args, Debug)]
-pub(crate) struct Paused {
+pub(super) struct Paused {
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    queue: Queue,
 
     /// On a server, only the keys of this group
     #[arg(long, value_name = "GROUP")]
-    pub(crate) group: Option<OsString>,
+    group: Option<OsString>,
 }
 
 /// A command for one key.
 #[derive(Args, Debug)]
-pub(crate) struct OneKey {
+pub(super) struct OneKey {
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    queue: Queue,
 
     /// The key
     #[arg(value_name = "KEY")]
-    pub(crate) key: OsString,
+    key: OsString,
 }
 
 /// `requeue cancel`
 #[derive(Args, Debug)]
-pub(crate) struct Cancel {
+pub(super) struct Cancel {
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    queue: Queue,
 
     /// The key
     #[arg(value_name = "KEY", required_unless_present_any = ["prefix", "all"], conflicts_with_all = ["prefix", "all"])]
-    pub(crate) key: Option<OsString>,
+    key: Option<OsString>,
 
     /// All keys that begin with PREFIX
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all")]
-    pub(crate) prefix: Option<OsString>,
+    prefix: Option<OsString>,
 
     /// All keys of the queue
     #[arg(long)]
-    pub(crate) all: bool,
+    all: bool,
 
     /// With --prefix or --all, do not ask
     #[arg(long, short = 'y', conflicts_with = "key")]
-    pub(crate) yes: bool,
+    yes: bool,
 
     /// With --prefix or --all, cancel the keys if there are exactly N
     #[arg(long, value_name = "N", conflicts_with_all = ["yes", "key"])]
-    pub(crate) expect: Option<u64>,
+    expect: Option<u64>,
 }
 
 /// `requeue ls`
 #[derive(Args, Debug)]
-pub(crate) struct Ls {
+pub(super) struct Ls {
     #[command(flatten)]
-    pub(crate) queue: Queue,
+    queue: Queue,
 
     /// List only keys whose last run gave up
     #[arg(long)]
-    pub(crate) dead: bool,
+    dead: bool,
 
     /// List only running keys
     #[arg(long, conflicts_with = "dead")]
-    pub(crate) running: bool,
+    running: bool,
 
     /// List the names of the queues
     #[arg(long, conflicts_with_all = ["dead", "running"])]
-    pub(crate) queues: bool,
+    queues: bool,
 
     /// On a server, list the groups that are paused or have a weight or a cap of their own
     #[arg(long, conflicts_with_all = ["dead", "queues", "running"])]
-    pub(crate) groups: bool,
+    groups: bool,
 }
 
 /// `requeue top`
 #[derive(Args, Debug)]
-pub(crate) struct Top {
+pub(super) struct Top {
     #[command(flatten)]
-    pub(crate) place: Place,
+    place: Place,
 
     /// Interval between two looks
     #[arg(long, value_name = "DURATION", default_value = "1s", allow_hyphen_values = true, value_parser = duration::positive)]
-    pub(crate) every: Duration,
+    every: Duration,
 
     /// End after this number of looks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) times: Option<u64>,
+    times: Option<u64>,
+}
+
+impl Place {
+    fn command(self, queue: String, act: Act) -> engine::Command {
+        engine::Command { engine: named(self.engine.as_deref()), queue, json: self.json, act }
+    }
+}
+
+impl Queue {
+    fn command(self, act: Act) -> engine::Command {
+        self.place.command(self.queue, act)
+    }
+}
+
+impl Command {
+    /// The command's configuration.
+    ///
+    /// # Errors
+    ///
+    /// Times that are too far away for a calendar.
+    pub(super) fn into_config(self) -> Result<engine::Command, String> {
+        let group = |group: Option<OsString>| group.map(OsString::into_vec);
+        Ok(match self {
+            Self::Add(args) => return args.into_config(),
+            Self::Ls(Ls { queue, dead, running, queues, groups }) => {
+                let lists = [
+                    (dead, List::Dead),
+                    (running, List::Running),
+                    (queues, List::Queues),
+                    (groups, List::Groups),
+                ];
+                let list = lists.into_iter().find(|(given, _)| *given).map_or(List::Keys, |(_, list)| list);
+                queue.command(Act::List(list))
+            }
+            Self::State(OneKey { queue, key }) => queue.command(Act::State(key.into_vec())),
+            Self::Retry(OneKey { queue, key }) => queue.command(Act::Retry(key.into_vec())),
+            Self::Cancel(Cancel { queue, key, prefix, yes, expect, .. }) => {
+                queue.command(Act::Cancel(match key {
+                    Some(key) => engine::Cancel::One(key.into_vec()),
+                    None => {
+                        engine::Cancel::Many { prefix: prefix.unwrap_or_default().into_vec(), yes, expect }
+                    }
+                }))
+            }
+            Self::Pause(args) => args.queue.command(Act::Pause(group(args.group))),
+            Self::Resume(args) => args.queue.command(Act::Resume(group(args.group))),
+            Self::Purge(queue) => queue.command(Act::Purge),
+            Self::Stats(queue) => queue.command(Act::Stats),
+            Self::Top(Top { place, every, times }) => {
+                place.command(DEFAULT.to_owned(), Act::Top { every, times })
+            }
+            Self::Migrate(queue) => queue.command(Act::Migrate),
+            Self::Check(queue) => queue.command(Act::Check),
+        })
+    }
+}
+
+impl Add {
+    fn into_config(self) -> Result<engine::Command, String> {
+        let schedule = match (self.cron, &self.at, self.every) {
+            (Some(cron), ..) => Some(cron),
+            (None, Some(at), Some(every)) => Some(format!("at {at} every {}s", every.as_secs_f64()).parse()?),
+            _ => None,
+        };
+        let separator = if self.null { b'\0' } else { b'\n' };
+        let keys = match self.keys {
+            keys if keys.is_empty() => Keys::Read { separator, values: self.values },
+            keys => Keys::Given(keys.into_iter().map(OsString::into_vec).collect()),
+        };
+        Ok(self.queue.command(Act::Add(Box::new(engine::Add {
+            keys,
+            when: When { after: self.after, at: self.at, every: self.every, schedule },
+            absorb: self.absorb,
+            priority: self.priority,
+            value: self.value,
+            group_by: self.group_by,
+            make: self.make,
+        }))))
+    }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
+use crate::config::{self, Calls};
 use crate::limiter::spec::Spec;
 use crate::limiter::{self, KINDS, Kind, Limiter, PARAMETERS, Parameter, Value};
-use crate::plan::calls::Rhythm;
 use crate::text::duration;
 
-pub(crate) const ABOUT: &str = "\
+pub(super) const ABOUT: &str = "\
 Show what a limiter does, before it is put in production.
 
 The limiter is asked call after call, on a clock that stands still or moves by --every \
@@ -21,7 +21,7 @@ when its key is due. A call is one failure of a key, or whatever else puts it ba
 through the limiter.";
 
 /// The end of the help.
-pub(crate) fn more() -> String {
+pub(super) fn more() -> String {
     let mut out = "Limiters:\n".to_owned();
     for kind in &KINDS {
         out.push_str(&format!("  {}\n      {}\n", kind.usage(), kind.help));
@@ -68,7 +68,7 @@ const MOST_CALLS: u64 = 1_000_000_000;
 const MOST_KEYS: u64 = 1_000_000;
 
 #[derive(Args, Debug)]
-pub(crate) struct Plan {
+pub(super) struct PlanArgs {
     /// The limiter: one of those below
     #[arg(value_name = "LIMITER", value_parser = LimiterText(limiter::named), required = true, hide_possible_values = true)]
     limiter: Spec,
@@ -94,27 +94,27 @@ pub(crate) struct Plan {
 
     /// Draw the delays in the terminal, instead of the table
     #[arg(long, help_heading = "Output")]
-    pub(crate) plot: bool,
+    plot: bool,
 
     /// Draw the delays into FILE, instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
-    pub(crate) svg: Option<PathBuf>,
+    svg: Option<PathBuf>,
 
     /// Print a line of JSON for each call, instead of the table
     #[arg(long, conflicts_with = "plot", help_heading = "Output")]
-    pub(crate) json: bool,
+    json: bool,
 }
 
-impl Plan {
-    /// The limiter, and its calls.
+impl PlanArgs {
+    /// The configuration of `requeue plan`.
     ///
     /// # Errors
     ///
     /// Options that exclude each other, or are missing.
-    pub(crate) fn check(&self) -> Result<(Limiter, Rhythm), String> {
-        let limiter = Limiter::new(&self.limiter, &self.parameters.0, self.within.clone())?;
-        let rhythm = Rhythm { calls: self.calls, every: self.every, keys: self.keys };
-        if rhythm.end().is_none() {
+    pub(super) fn into_config(self) -> Result<config::Plan, String> {
+        let limiter = Limiter::new(&self.limiter, &self.parameters.0, self.within)?;
+        let calls = Calls { calls: self.calls, every: self.every, keys: self.keys };
+        if calls.end().is_none() {
             return Err(format!(
                 "the last of {} calls, one every {}, would come when the clock has ended, after 584 years: \
                  ask for fewer calls, or for less time between them",
@@ -122,7 +122,7 @@ impl Plan {
                 duration::exact(self.every)
             ));
         }
-        Ok((limiter, rhythm))
+        Ok(config::Plan { limiter, calls, plot: self.plot, svg: self.svg, json: self.json })
     }
 }
 
@@ -164,7 +164,7 @@ impl FromArgMatches for Parameters {
 
 /// Reads texts of limiters, and completes their names.
 #[derive(Clone, Copy)]
-pub(crate) struct LimiterText<T>(pub(crate) fn(&str) -> Result<T, String>);
+pub(super) struct LimiterText<T>(pub(super) fn(&str) -> Result<T, String>);
 
 impl<T: Clone + Send + Sync + 'static> TypedValueParser for LimiterText<T> {
     type Value = T;

@@ -1,22 +1,42 @@
 //! Parsers of option values.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use requeue::InBackoff;
+
+use crate::config::{Form, Merge, On, Rate};
 use crate::text::duration;
 
-/// The quiet time, and an optional maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quiet {
-    pub(super) quiet: Duration,
-    pub(super) max: Option<Duration>,
+/// A value by its name.
+pub(super) type Named<T> = (&'static str, T);
+
+pub(super) const MERGES: [Named<Merge>; 3] =
+    [("last", Merge::Last), ("concat", Merge::Concat), ("count", Merge::Count)];
+pub(super) const EVENTS: [Named<On>; 3] =
+    [("initial", On::Initial), ("write", On::Write), ("delete", On::Delete)];
+pub(super) const IN_BACKOFF: [Named<InBackoff>; 3] =
+    [("run", InBackoff::Run), ("respect", InBackoff::Respect), ("reset", InBackoff::Reset)];
+pub(super) const FORMS: [Named<Form>; 3] = [("text", Form::Text), ("json", Form::Json), ("off", Form::Off)];
+
+/// Parses one of these names.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [Named<T>; 3],
+) -> impl TypedValueParser<Value = T> {
+    let [first, second, third] = values;
+    PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).map(move |name| match name {
+        name if name == first.0 => first.1,
+        name if name == second.0 => second.1,
+        _ => third.1,
+    })
 }
 
-impl Quiet {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let (quiet, max) = text.split_once(':').map_or((text, None), |(quiet, max)| (quiet, Some(max)));
-        Ok(Self { quiet: duration::parse(quiet)?, max: max.map(duration::parse).transpose()? })
-    }
+/// Parses a quiet time, and an optional maximum.
+pub(super) fn quiet(text: &str) -> Result<(Duration, Option<Duration>), String> {
+    let (quiet, max) = text.split_once(':').map_or((text, None), |(quiet, max)| (quiet, Some(max)));
+    Ok((duration::parse(quiet)?, max.map(duration::parse).transpose()?))
 }
 
 pub(super) fn workers(text: &str) -> Result<NonZeroUsize, String> {
@@ -24,14 +44,6 @@ pub(super) fn workers(text: &str) -> Result<NonZeroUsize, String> {
         .ok()
         .filter(|n: &NonZeroUsize| n.get() <= 10_000)
         .ok_or_else(|| "give a number from 1 to 10000".to_owned())
-}
-
-/// Number of runs that may start per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rate {
-    Most(f64),
-    /// Any number, even if the server has a rate for the queue.
-    NoLimit,
 }
 
 pub(super) fn rate_or_none(text: &str) -> Result<Rate, String> {
@@ -96,4 +108,56 @@ pub(super) fn a_second(what: &str, text: &str) -> Result<f64, String> {
     number(text)
         .filter(|r| *r >= 1e-6 && *r <= 1e6)
         .ok_or_else(|| format!("give {what} a second from 0.000001 to 1000000, such as 10 or 0.5"))
+}
+
+const EXPECTED: &str = "give a port, such as 9090 (then on 127.0.0.1 only), or an IP address and a port, \
+                        such as 0.0.0.0:9090 or [::]:9090";
+
+/// Reads an address. A port alone means this machine.
+///
+/// # Errors
+///
+/// A valid form, to be put after the option's name.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
+    // a number that is parsed may have a plus in front
+    if port.bytes().all(|b| b.is_ascii_digit()) {
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        return port.parse().map(|port| SocketAddr::new(here, port)).map_err(|_| EXPECTED.to_owned());
+    }
+    text.parse().map_err(|_| EXPECTED.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_on_this_machine_only() {
+        for text in ["9090", ":9090", "localhost:9090", "127.0.0.1:9090"] {
+            assert_eq!(address(text).unwrap().to_string(), "127.0.0.1:9090", "{text}");
+        }
+        assert_eq!(address("0.0.0.0:80").unwrap().to_string(), "0.0.0.0:80");
+        assert_eq!(address("[::]:0").unwrap().to_string(), "[::]:0");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_what_would_be_right() {
+        for text in [
+            "",
+            ":",
+            "65536",
+            "-1",
+            "+80",
+            ":+80",
+            "host:80",
+            "127.0.0.1",
+            "[::1]",
+            "::1",
+            "1.2.3.4:x",
+            " 80",
+        ] {
+            assert_eq!(address(text).unwrap_err(), EXPECTED, "{text:?}");
+        }
+    }
 }

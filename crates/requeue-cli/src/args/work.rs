@@ -5,12 +5,19 @@ use std::time::Duration;
 
 use clap::{Arg, Args};
 
-use super::{Engine, InBackoff, Run, engine};
+use requeue::InBackoff;
+
+use super::engine;
+use super::run::RunArgs;
+use crate::config::{self, Durable, Engine};
 use crate::text::duration;
+
+/// Default lease.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// `requeue work`: `requeue run` for keys from an engine.
 #[derive(Args, Debug)]
-pub(crate) struct Work {
+pub(super) struct Work {
     /// Place of the queue: `sqlite:FILE`, or `postgres://USER:PASSWORD@HOST/DATABASE`. The default is
     /// $REQUEUE_ENGINE, which `ps` does not show: better for a password. Special characters are
     /// percent-encoded
@@ -22,7 +29,7 @@ pub(crate) struct Work {
     lease: Option<Duration>,
 
     #[command(flatten)]
-    run: Run,
+    run: RunArgs,
 }
 
 /// Changes the help of an option for `work`; an option that does not apply is hidden, see [`Work::into_run`].
@@ -95,8 +102,8 @@ impl Work {
     /// # Errors
     ///
     /// Options that do not apply, and a missing or invalid engine.
-    pub(crate) fn into_run(self) -> Result<Run, String> {
-        let Self { engine, lease, mut run } = self;
+    pub(super) fn into_run(self) -> Result<config::Run, String> {
+        let Self { engine, lease, run } = self;
         let engine = engine::named(engine.as_deref())?;
         let input = "keys come from the engine";
         let given = [
@@ -109,7 +116,7 @@ impl Work {
             (run.resume, "--resume", "the engine knows what has ended"),
             (run.left_to.is_some(), "--left-to", "what is left stays in the queue"),
             (run.bound.is_some(), "--bound", "the engine keeps whatever it has accepted"),
-            (run.debounced().is_some(), "--debounce", "engines keep no times of quiet"),
+            (!run.debounce.0.is_zero(), "--debounce", "engines keep no times of quiet"),
             (
                 run.in_backoff != InBackoff::Run,
                 "--in-backoff",
@@ -137,8 +144,8 @@ impl Work {
                 "--lease has no meaning for a file: one process works on each of its queues".to_owned()
             );
         }
-        (run.engine, run.lease, run.works, run.stay) = (Some(engine), lease, true, true);
-        run.check()?;
-        Ok(run)
+        let lease = is_server.then(|| lease.unwrap_or(LEASE));
+        let queue = run.queue_name();
+        run.into_config(Some(Durable { engine, queue, works: true, stays: true, lease }))
     }
 }

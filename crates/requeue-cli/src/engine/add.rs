@@ -6,15 +6,14 @@ use std::os::fd::BorrowedFd;
 
 use memchr::memchr_iter;
 use requeue::EngineError;
-use requeue_sqlite::{AddOptions, Schedule};
+use requeue_sqlite::AddOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::commands::plain;
-use super::store::Store;
-use crate::args::engine::{Add, value};
+use super::store::{Store, plain};
+use crate::config::engine::{Add, Keys};
 use crate::system::exit::refuse;
-use crate::text::at;
+use crate::text::{at, json, show};
 
 /// Maximum number of keys written in one transaction.
 const AT_ONCE: usize = 1000;
@@ -25,8 +24,6 @@ pub(super) struct Adding<'a> {
     client: &'a mut Store,
     queue: &'a str,
     how: &'a Add,
-    /// Times at which the keys come again.
-    schedule: Option<Schedule>,
     /// The unit of the numbers.
     unit: &'static str,
     batch: Vec<Vec<u8>>,
@@ -67,18 +64,12 @@ impl fmt::Display for Broken {
 }
 
 impl<'a> Adding<'a> {
-    pub(super) fn new(
-        client: &'a mut Store,
-        queue: &'a str,
-        how: &'a Add,
-        schedule: Option<Schedule>,
-    ) -> Self {
-        let unit = if how.keys.is_empty() { "line" } else { "key" };
+    pub(super) fn new(client: &'a mut Store, queue: &'a str, how: &'a Add) -> Self {
+        let unit = if matches!(how.keys, Keys::Read { .. }) { "line" } else { "key" };
         Self {
             client,
             queue,
             how,
-            schedule,
             unit,
             batch: Vec::new(),
             values: Vec::new(),
@@ -106,7 +97,7 @@ impl<'a> Adding<'a> {
             }
         };
         if let Some(longest) = self.client.longest_key().filter(|longest| key.len() > *longest) {
-            let (name, length) = (crate::text::show::key(&key), key.len());
+            let (name, length) = (show::key(&key), key.len());
             refuse(1, &format!("{name}: this key has {length} bytes, and a server keeps {longest} at most"));
             self.refused += 1;
             return Ok(());
@@ -121,7 +112,7 @@ impl<'a> Adding<'a> {
 
     /// Splits a line into key and value.
     fn value(&self, mut line: Vec<u8>) -> Result<(Vec<u8>, Option<String>), String> {
-        if !self.how.values {
+        if !matches!(self.how.keys, Keys::Read { values: true, .. }) {
             return Ok((line, self.how.value.clone()));
         }
         let unit = format!("{} {}", self.unit, self.taken);
@@ -130,7 +121,7 @@ impl<'a> Adding<'a> {
         let text = line.split_off(tab + 1);
         line.pop();
         let text = String::from_utf8(text).map_err(|_| format!("{unit}: the value is no UTF-8"))?;
-        Ok((line, Some(value(&text).map_err(|why| format!("{unit}: {why}"))?)))
+        Ok((line, Some(json::read(&text).map_err(|why| format!("{unit}: {why}"))?)))
     }
 
     /// Writes the recorded keys.
@@ -142,10 +133,11 @@ impl<'a> Adding<'a> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let &Add { every, after, ref at, priority, ref group_by, absorb, .. } = self.how;
-        let delay = at.as_ref().map(at::delay).or(after);
-        let (schedule, values) = (self.schedule.as_ref(), &*self.values);
-        let how = AddOptions { delay, priority, every, schedule, values, absorb };
+        let Add { when, priority, group_by, absorb, .. } = self.how;
+        let delay = when.at.as_ref().map(at::delay).or(when.after);
+        let (schedule, values) = (when.schedule.as_ref(), &*self.values);
+        let how =
+            AddOptions { delay, priority: *priority, every: when.every, schedule, values, absorb: *absorb };
         let written = self.client.add(self.queue, &self.batch, &how, group_by.as_ref());
         match written {
             Ok(()) => {

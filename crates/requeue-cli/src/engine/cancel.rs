@@ -1,35 +1,32 @@
 //! `requeue cancel`: one key, or many that are counted first.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
-use std::os::unix::ffi::OsStringExt as _;
 
 use requeue::engine::{Listed, Status};
 
-use super::commands::{Ended, done, plain, unknown, with};
-use crate::args::engine::{Cancel, Makes, Queue};
+use super::out::{Ended, Out};
+use super::store::{Store, plain};
+use crate::config::engine::Cancel;
 use crate::text::show::quoted;
 
-pub(super) fn cancel(args: Cancel) -> u8 {
-    let Cancel { queue, key, prefix, yes, expect, .. } = args;
-    match key {
-        Some(key) => one(&queue, &key.into_vec()),
-        None => many(&queue, &prefix.unwrap_or_default().into_vec(), yes, expect),
+pub(super) fn cancel(client: &mut Store, queue: &str, which: Cancel, out: &mut Out<'_>) -> Result<u8, Ended> {
+    match which {
+        Cancel::One(key) => one(client, queue, &key, out),
+        Cancel::Many { prefix, yes, expect } => many(client, queue, &prefix, (yes, expect), out),
     }
 }
 
-fn one(queue: &Queue, key: &Vec<u8>) -> u8 {
-    with(queue, Makes::Changes, |client, name, out| {
-        if client.cancel(name, key)? {
-            return done(out, "cancelled", queue.place.json);
-        }
-        let is_held = client.state(name, key)?.is_some_and(|known| known.status == Status::Held);
-        if is_held && !queue.place.json {
-            let key = quoted(key);
-            writeln!(out, "nothing to cancel: {key} is running, and no further run is asked for")?;
-            return Ok(1);
-        }
-        unknown(out, queue.place.json)
-    })
+fn one(client: &mut Store, queue: &str, key: &Vec<u8>, out: &mut Out<'_>) -> Result<u8, Ended> {
+    if client.cancel(queue, key)? {
+        return out.done("cancelled");
+    }
+    let is_held = client.state(queue, key)?.is_some_and(|known| known.status == Status::Held);
+    if is_held && !out.json {
+        let key = quoted(key);
+        writeln!(out.to, "nothing to cancel: {key} is running, and no further run is asked for")?;
+        return Ok(1);
+    }
+    out.unknown()
 }
 
 /// Whether a key has something to cancel.
@@ -41,40 +38,40 @@ fn asks_for_a_run(key: &Listed) -> bool {
     }
 }
 
-fn many(queue: &Queue, prefix: &[u8], yes: bool, expect: Option<u64>) -> u8 {
-    with(queue, Makes::Changes, |client, name, out| {
-        let mut keys = Vec::new();
-        client.list(name, |key| {
-            if key.key.starts_with(prefix) && asks_for_a_run(&key) {
-                keys.push(key.key);
-            }
-            Ok(())
-        })??;
-        let found = keys.len() as u64;
-        let counted = if found == 1 { "1 key".to_owned() } else { format!("{found} keys") };
-        let agreed = match expect {
-            Some(expected) => found == expected,
-            None => yes || found == 0 || asks(name, &counted)?,
+fn many(
+    client: &mut Store,
+    queue: &str,
+    prefix: &[u8],
+    (yes, expect): (bool, Option<u64>),
+    out: &mut Out<'_>,
+) -> Result<u8, Ended> {
+    let mut keys = Vec::new();
+    client.list(queue, |key| {
+        if key.key.starts_with(prefix) && asks_for_a_run(&key) {
+            keys.push(key.key);
+        }
+        Ok(())
+    })??;
+    let found = keys.len() as u64;
+    let counted = if found == 1 { "1 key".to_owned() } else { format!("{found} keys") };
+    let agreed = match expect {
+        Some(expected) => found == expected,
+        None => yes || found == 0 || asks(queue, &counted)?,
+    };
+    if !agreed {
+        let why = match expect {
+            Some(expected) => format!("there are {counted}, and not {expected}"),
+            None => format!("{counted} would be cancelled: say --yes, or --expect {found}"),
         };
-        if !agreed {
-            let why = match expect {
-                Some(expected) => format!("there are {counted}, and not {expected}"),
-                None => format!("{counted} would be cancelled: say --yes, or --expect {found}"),
-            };
-            return Err(Ended::With(1, format!("{why}; nothing was cancelled")));
-        }
-        let (cancelled, failed) = client.cancel_many(name, &keys);
-        if let Some(e) = failed {
-            let why = plain(&e);
-            return Err(Ended::With(1, format!("{cancelled} of {counted} were cancelled, then: {why}")));
-        }
-        if queue.place.json {
-            writeln!(out, "{{\"cancelled\":{cancelled}}}")?;
-        } else {
-            writeln!(out, "{cancelled}")?;
-        }
-        Ok(u8::from(found == 0))
-    })
+        return Err(Ended::With(1, format!("{why}; nothing was cancelled")));
+    }
+    let (cancelled, failed) = client.cancel_many(queue, &keys);
+    if let Some(e) = failed {
+        let why = plain(&e);
+        return Err(Ended::With(1, format!("{cancelled} of {counted} were cancelled, then: {why}")));
+    }
+    out.line(format_args!("{{\"cancelled\":{cancelled}}}"), cancelled)?;
+    Ok(u8::from(found == 0))
 }
 
 /// Asks on a terminal; without one the answer is no.

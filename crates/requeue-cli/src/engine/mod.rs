@@ -4,5 +4,7 @@
 mod add;
 mod cancel;
 pub(crate) mod commands;
+mod out;
+mod show;
 pub(crate) mod store;
 mod top;

@@ -1,6 +1,6 @@
 //! [`Store`]: the place of a durable queue, a file or a server.
 
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::time::Duration;
 
 use requeue::EngineError;
@@ -8,13 +8,34 @@ use requeue::engine::Listed;
 use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process};
 use requeue_sqlite::{AddOptions, Client};
 
-use crate::group_by::GroupBy;
+use crate::config::Engine;
+use crate::config::group_by::GroupBy;
+use crate::system::exit::USAGE;
+use crate::system::limits;
 use crate::text::show::quoted;
 
 /// Maximum number of concurrent calls to a server.
 const ON_THE_WAY: usize = 64;
 /// Maximum number of keys of a file cancelled at once.
 const IN_A_FILE: usize = 1000;
+
+/// The error of a read-only call, without the statement whether anything has changed.
+pub(crate) fn plain(e: &EngineError) -> String {
+    match e {
+        EngineError::NotApplied(why) | EngineError::Unknown(why) => why.to_string(),
+        e => e.to_string(),
+    }
+}
+
+/// Whether a command creates a missing file.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Makes {
+    File,
+    /// No, but it changes an existing one.
+    Changes,
+    /// No: it only reads.
+    Nothing,
+}
 
 /// An open engine.
 #[derive(Debug)]
@@ -91,6 +112,31 @@ pub(crate) enum Who {
 type EngineResult<T> = Result<T, EngineError>;
 
 impl Store {
+    /// Opens the engine. Only writers create a missing file: other commands report a misspelt name.
+    ///
+    /// # Errors
+    ///
+    /// The exit status, and the reason.
+    pub(crate) fn open(engine: Engine, makes: Makes) -> Result<Self, (u8, String)> {
+        match engine {
+            Engine::File(path) => {
+                if makes != Makes::File && std::fs::metadata(&path).is_err_and(|e| e.kind() == NotFound) {
+                    let path = path.display();
+                    return Err((
+                        1,
+                        format!("{path}: there is no such file; the first `requeue add` makes it"),
+                    ));
+                }
+                Client::open(path).map(Self::File).map_err(|e| (1, plain(&e)))
+            }
+            Engine::Server(server) => {
+                Postgres::check(&server).map_err(|e| (USAGE, plain(&e)))?;
+                limits::check_threads().map_err(|e| (1, e.to_string()))?;
+                Postgres::connect(&server).wait().map(Self::Server).map_err(|e| (1, plain(&e)))
+            }
+        }
+    }
+
     /// Adds keys. Only a server keeps groups.
     pub(crate) fn add(
         &mut self,

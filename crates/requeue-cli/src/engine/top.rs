@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use requeue::EngineError;
 
-use super::commands::{Ended, counts, plain, with_engine};
-use super::store::{Stats, Store, Who};
-use crate::args::engine::{Makes, Top};
-use crate::text::duration;
-use crate::text::show::{json, quoted};
+use super::out::{Ended, Out};
+use super::show::counts;
+use super::store::{Stats, Store, Who, plain};
+use crate::text::show::quoted;
+use crate::text::{duration, json};
 
 /// Age from which a snapshot keeps vacuum from its work.
 const LONG: Duration = Duration::from_secs(10);
@@ -20,27 +20,28 @@ const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K";
 const REST_OF_SCREEN: &str = "\x1b[J";
 
-pub(super) fn top(args: &Top) -> u8 {
-    let Top { place, every, times } = args;
-    with_engine(place, Makes::Nothing, |client, out| {
-        let screen = io::stdout().is_terminal() && !place.json;
-        let mut looks = 0;
-        loop {
-            let look = if place.json { objects(client) } else { table(client) };
-            let look = match look {
-                // a server that is there at first may be away for a while
-                Err(e) if looks > 0 && place.json => format!("{{\"error\":{}}}\n", json(&plain(&e))),
-                Err(e) if looks > 0 => format!("{}\n", plain(&e)),
-                look => look?,
-            };
-            show(out, &look, screen)?;
-            looks += 1;
-            if times.is_some_and(|times| looks >= times) {
-                return Ok(0);
-            }
-            std::thread::sleep(*every);
+pub(super) fn top(
+    client: &mut Store,
+    every: Duration,
+    times: Option<u64>,
+    out: &mut Out<'_>,
+) -> Result<u8, Ended> {
+    let screen = io::stdout().is_terminal() && !out.json;
+    let mut looks = 0;
+    loop {
+        let look = match if out.json { objects(client) } else { table(client) } {
+            // a server that is there at first may be away for a while
+            Err(e) if looks > 0 && out.json => format!("{{\"error\":{}}}\n", json::string(&plain(&e))),
+            Err(e) if looks > 0 => format!("{}\n", plain(&e)),
+            look => look?,
+        };
+        show(out.to, &look, screen)?;
+        looks += 1;
+        if times.is_some_and(|times| looks >= times) {
+            return Ok(0);
         }
-    })
+        std::thread::sleep(every);
+    }
 }
 
 /// Prints a look. On a terminal it replaces the last one without flicker.
@@ -57,7 +58,7 @@ fn show(out: &mut dyn Write, look: &str, screen: bool) -> Result<(), Ended> {
 fn objects(client: &mut Store) -> Result<String, EngineError> {
     let mut all = String::new();
     for name in client.queues()? {
-        let _ = writeln!(all, "{{\"queue\":{},{}}}", json(&name), counts(&client.counts(&name)?));
+        let _ = writeln!(all, "{{\"queue\":{},{}}}", json::string(&name), counts(&client.counts(&name)?));
     }
     Ok(all)
 }

@@ -10,7 +10,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::io::{Errno, read};
 
-use crate::run::template::Unpassable;
+use crate::input::unpassable::Unpassable;
+
+/// A key in the queue.
+pub(crate) type Key = Vec<u8>;
 
 /// Maximum length of a key if no file of keys is written. No system passes a longer one to a program, so it
 /// would give up anyway, and input without a separator cannot use up the memory.
@@ -296,7 +299,7 @@ mod tests {
 
     /// The pieces of `input` after the end was requested.
     fn after_the_stop(input: BorrowedFd<'_>, to_the_last: bool) -> (Vec<Vec<u8>>, End) {
-        let (stop, sender) = crate::run::child::pipe().unwrap();
+        let (stop, sender) = crate::system::pipe::pipe().unwrap();
         drop(sender);
         let mut keys = Vec::new();
         let mut each = |piece: Piece<'_>| {
@@ -311,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_had_come_before_the_end_was_asked_for_is_told_by_name() {
-        let (input, sender) = crate::run::child::pipe().unwrap();
+        let (input, sender) = crate::system::pipe::pipe().unwrap();
         rustix::io::write(&sender, b"a\nb\nhalf a ke").unwrap();
         let (keys, end) = after_the_stop(input.as_fd(), true);
         assert_eq!((keys, end), (vec![b"a".to_vec(), b"b".to_vec()], End::Stopped));

@@ -3,10 +3,10 @@
 
 use std::io;
 
-use crate::args::Run;
+use crate::config::{Lines, Merge};
 use crate::input::keys::Piece;
-use crate::input::payload::{Merge, Payload};
-use crate::run::template::Unpassable;
+use crate::input::payload::Payload;
+use crate::input::unpassable::Unpassable;
 
 /// The options of the line format.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,8 +36,8 @@ impl Beside {
 type Parts<'a> = (i16, &'a [u8], Option<&'a [u8]>);
 
 impl Format {
-    pub(crate) fn new(args: &Run) -> Self {
-        Self { priorities: args.priority, merge: args.merge, longest: args.longest_key() }
+    pub(crate) fn new(lines: &Lines) -> Self {
+        Self { priorities: lines.priorities, merge: lines.merge, longest: lines.longest }
     }
 
     /// Whether a line that repeats the previous one adds nothing. With values it does.

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use memchr::memmem;
 
-use crate::report::run_stats::Key;
+use crate::input::keys::Key;
 use crate::text::show;
 
 /// Number of runs of a key, each caused by the previous one, that start a trial.

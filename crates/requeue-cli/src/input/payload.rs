@@ -2,19 +2,10 @@
 
 use std::borrow::Cow;
 
-use clap::ValueEnum;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::input::keys::LONGEST;
-
-/// How several values are merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Merge {
-    Last,
-    Concat,
-    Count,
-}
 
 /// The values of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

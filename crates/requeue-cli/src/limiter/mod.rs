@@ -13,11 +13,10 @@ use requeue::limiter::{
 };
 
 use self::spec::Spec;
-use crate::report::run_stats::Key;
 use crate::text::duration;
 
 /// A limiter of the library.
-pub(crate) type Built = Box<dyn RateLimiter<Key>>;
+pub(crate) type Built = Box<dyn RateLimiter<Vec<u8>>>;
 
 /// A parameter of limiters. A parameter that several share has one entry here.
 #[derive(Debug)]

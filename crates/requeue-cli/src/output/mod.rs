@@ -4,3 +4,4 @@ pub(crate) mod console;
 pub(crate) mod group;
 pub(crate) mod order;
 pub(crate) mod orphan_output;
+pub(crate) mod relay;

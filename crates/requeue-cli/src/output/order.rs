@@ -14,9 +14,9 @@ use std::time::Instant;
 
 use tempfile::SpooledTempFile;
 
+use crate::input::keys::Key;
 use crate::output::console::{Console, Meanwhile, Stream};
 use crate::output::group::{IN_MEMORY, Kept, Spool};
-use crate::report::run_stats::Key;
 
 /// The order of places, and what they keep.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::output::console::Console;
-use crate::run::child::{Output, pipe};
+use crate::output::relay::Output;
+use crate::system::pipe::pipe;
 
 /// Passes outputs to one thread, which is started with the first of them.
 #[derive(Debug)]

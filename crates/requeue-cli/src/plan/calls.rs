@@ -4,61 +4,41 @@ use std::time::Duration;
 
 use requeue::{Clock as _, FakeClock, Instant};
 
+use crate::config::Calls;
 use crate::limiter::Built;
-use crate::report::run_stats::Key;
-
-/// The times and keys of calls.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rhythm {
-    /// Number of calls, from 1.
-    pub(crate) calls: u64,
-    /// The time from each call to the next.
-    pub(crate) every: Duration,
-    /// Number of keys that take turns; from 1.
-    pub(crate) keys: u64,
-}
-
-impl Rhythm {
-    /// When the last call comes; `None` if the clock has ended by then.
-    pub(crate) fn end(self) -> Option<Duration> {
-        let nanos = self.every.as_nanos().checked_mul(u128::from(self.calls - 1))?;
-        let last = u64::try_from(nanos).ok().map(Instant::from_nanos)?;
-        (last < Instant::from_nanos(u64::MAX - 1)).then(|| Duration::from_nanos(last.as_nanos()))
-    }
-}
 
 /// A call, and the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(super) struct Call {
     /// From 1.
-    pub(crate) number: u64,
+    pub(super) number: u64,
     /// From 1.
-    pub(crate) key: u64,
+    pub(super) key: u64,
     /// From the first call on.
-    pub(crate) at: Duration,
+    pub(super) at: Duration,
     /// `None`: for ever.
-    pub(crate) delay: Option<Duration>,
+    pub(super) delay: Option<Duration>,
     /// When the key becomes ready; `None`: never.
-    pub(crate) due: Option<Duration>,
+    pub(super) due: Option<Duration>,
 }
 
 /// Asks the limiter, call after call.
-pub(crate) struct Calls {
+pub(super) struct Answers {
     limiter: Built,
     clock: FakeClock,
-    rhythm: Rhythm,
+    rhythm: Calls,
     asked: u64,
     /// The key of the call, as the limiter knows it.
-    name: Key,
+    name: Vec<u8>,
 }
 
-impl Calls {
-    pub(crate) fn new(limiter: Built, rhythm: Rhythm) -> Self {
-        Self { limiter, clock: FakeClock::new(), rhythm, asked: 0, name: Key::new() }
+impl Answers {
+    pub(super) fn new(limiter: Built, rhythm: Calls) -> Self {
+        Self { limiter, clock: FakeClock::new(), rhythm, asked: 0, name: Vec::new() }
     }
 }
 
-impl Iterator for Calls {
+impl Iterator for Answers {
     type Item = Call;
 
     fn next(&mut self) -> Option<Call> {
@@ -92,8 +72,8 @@ mod tests {
     use crate::limiter::Limiter;
 
     fn delays(text: &str, calls: u64) -> Vec<Option<Duration>> {
-        let rhythm = Rhythm { calls, every: Duration::ZERO, keys: 1 };
-        Calls::new(Limiter::read(text).unwrap().build().unwrap(), rhythm).map(|call| call.delay).collect()
+        let rhythm = Calls { calls, every: Duration::ZERO, keys: 1 };
+        Answers::new(Limiter::read(text).unwrap().build().unwrap(), rhythm).map(|call| call.delay).collect()
     }
 
     fn in_ms(ms: &[u64]) -> Vec<Option<Duration>> {
@@ -119,8 +99,8 @@ mod tests {
     #[test]
     fn keys_take_turns_and_calls_come_in_time() {
         let limiter = Limiter::read("exponential:base=1ms").unwrap().build().unwrap();
-        let rhythm = Rhythm { calls: 5, every: Duration::from_secs(2), keys: 2 };
-        let seen: Vec<_> = Calls::new(limiter, rhythm)
+        let rhythm = Calls { calls: 5, every: Duration::from_secs(2), keys: 2 };
+        let seen: Vec<_> = Answers::new(limiter, rhythm)
             .map(|c| {
                 (c.number, c.key, c.at.as_secs(), c.delay.unwrap().as_millis(), c.due.unwrap().as_millis())
             })
@@ -137,8 +117,8 @@ mod tests {
         // A token in more time than the clock has.
         let calls: Vec<_> = delays("bucket:rate=0.0000000000001,burst=1", 2);
         assert_eq!(calls, [Some(Duration::ZERO), None]);
-        let rhythm = Rhythm { calls: 2, every: Duration::MAX, keys: 1 };
+        let rhythm = Calls { calls: 2, every: Duration::MAX, keys: 1 };
         assert_eq!(rhythm.end(), None);
-        assert!(Rhythm { calls: 1, ..rhythm }.end().is_some());
+        assert!(Calls { calls: 1, ..rhythm }.end().is_some());
     }
 }

@@ -2,30 +2,27 @@
 
 use std::io::{self, BufWriter, Write};
 
-use super::calls::Calls;
+use super::calls::Answers;
 use super::picture::Sketch;
 use super::rows::Rows;
 use super::{svg, terminal};
-use crate::args::plan::Plan;
+use crate::config::Plan;
 use crate::system::exit::{CLOSED, USAGE, refuse};
 use crate::system::whole_file::WholeFile;
 
 /// Runs `requeue plan`. Returns the exit status.
 pub(crate) fn run(args: &Plan) -> u8 {
-    let (limiter, rhythm) = match args.check() {
-        Ok(both) => both,
-        Err(why) => crate::args::usage_error("plan", &why),
-    };
+    let (limiter, rhythm) = (&args.limiter, args.calls);
     let built = match limiter.build() {
         Ok(built) => built,
-        Err(why) => crate::args::usage_error("plan", &why),
+        Err(why) => return refuse(USAGE, &why),
     };
     let svg = match args.svg.as_deref().map(|path| (path, WholeFile::open(path))) {
         None => None,
         Some((path, Ok(file))) => Some((path, file)),
         Some((path, Err(e))) => return refuse(USAGE, &format!("--svg {}: {e}", path.display())),
     };
-    let mut sketch = (args.plot || svg.is_some()).then(|| Sketch::new(&limiter, rhythm));
+    let mut sketch = (args.plot || svg.is_some()).then(|| Sketch::new(limiter, rhythm));
     let rows = match (args.json, sketch.is_some()) {
         (true, _) => Some(Rows::json()),
         (false, false) => Some(Rows::table(rhythm)),
@@ -39,7 +36,7 @@ pub(crate) fn run(args: &Plan) -> u8 {
         if let Some(rows) = &rows {
             rows.head(&mut out)?;
         }
-        for call in Calls::new(built, rhythm) {
+        for call in Answers::new(built, rhythm) {
             if let Some(rows) = &rows {
                 rows.row(&mut out, &call)?;
             }

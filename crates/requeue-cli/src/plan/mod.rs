@@ -1,6 +1,6 @@
 //! `requeue plan`: shows the behaviour of a limiter before it is put in production.
 
-pub(crate) mod calls;
+mod calls;
 pub(crate) mod command;
 mod picture;
 mod rows;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::calls::{Call, Rhythm};
+use super::calls::Call;
 use super::scale::Scale;
+use crate::config::Calls;
 use crate::limiter::Limiter;
 use crate::text::duration;
 
@@ -24,7 +25,7 @@ struct Column {
 #[derive(Debug)]
 pub(super) struct Sketch {
     title: String,
-    rhythm: Rhythm,
+    rhythm: Calls,
     /// A column whose calls are all delayed for ever is empty.
     columns: Vec<Option<Column>>,
     /// Calls that are not delayed.
@@ -36,7 +37,7 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    pub(super) fn new(limiter: &Limiter, rhythm: Rhythm) -> Self {
+    pub(super) fn new(limiter: &Limiter, rhythm: Calls) -> Self {
         Self {
             title: limiter.to_string(),
             rhythm,
@@ -86,7 +87,7 @@ impl Sketch {
 
     /// The numbers as a sentence.
     fn sentence(&self) -> String {
-        let Rhythm { calls, every, keys } = self.rhythm;
+        let Calls { calls, every, keys } = self.rhythm;
         let many = |n: u64, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
         let mut out = many(calls, "call");
         if keys > 1 {

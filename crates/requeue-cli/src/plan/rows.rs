@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::calls::{Call, Rhythm};
+use super::calls::Call;
+use crate::config::Calls;
 use crate::text::duration;
 
 /// Wide enough for a jittered minute to the nanosecond.
@@ -26,7 +27,7 @@ impl Rows {
         Self::Json
     }
 
-    pub(super) fn table(rhythm: Rhythm) -> Self {
+    pub(super) fn table(rhythm: Calls) -> Self {
         let digits = |n: u64| n.to_string().len();
         Self::Table {
             call: digits(rhythm.calls).max("call".len()),

@@ -4,12 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::args::Run;
+use crate::config::{self, Lines};
+use crate::input::keys::Key;
 use crate::input::line::{Beside, Format};
 use crate::report::joblog::{Joblog, Resume};
 use crate::report::key_file::KeyFile;
 use crate::report::listen::Exports;
-use crate::report::run_stats::{GaveUp, Key};
+use crate::report::run_stats::GaveUp;
 use crate::system::whole_file::{Own, WholeFile};
 
 #[derive(Debug)]
@@ -26,19 +27,19 @@ impl Files {
     /// # Errors
     ///
     /// The option whose file cannot be written, and the reason.
-    pub(crate) fn open(args: &Run) -> Result<Self, String> {
+    pub(crate) fn open(files: &config::Files) -> Result<Self, String> {
         Ok(Self {
-            failed_to: opened("--failed-to", args.failed_to.as_deref(), KeyFile::open)?.into(),
-            left_to: opened("--left-to", args.left_to.as_deref(), KeyFile::open)?.into(),
-            joblog: opened("--joblog", args.joblog.as_deref(), Joblog::open)?,
-            metrics_to: opened("--metrics-to", args.metrics_to.as_deref(), WholeFile::open)?.into(),
+            failed_to: opened("--failed-to", files.failed_to.as_deref(), KeyFile::open)?.into(),
+            left_to: opened("--left-to", files.left_to.as_deref(), KeyFile::open)?.into(),
+            joblog: opened("--joblog", files.joblog.as_deref(), Joblog::open)?,
+            metrics_to: opened("--metrics-to", files.metrics_to.as_deref(), WholeFile::open)?.into(),
         })
     }
 
     /// Writes the files of the end. Returns the options whose files failed, with the reasons.
     pub(crate) fn finish(
         &self,
-        args: &Run,
+        (files, lines): (&config::Files, &Lines),
         gave_up: &[GaveUp],
         left: &[(Key, Beside)],
         exports: Option<&Exports>,
@@ -46,10 +47,10 @@ impl Files {
         let failed = gave_up.iter().map(|gave_up| (&gave_up.key[..], gave_up.beside.as_ref()));
         let left = left.iter().map(|(key, beside)| (&key[..], Some(beside)));
         let results = [
-            ("--failed-to", &args.failed_to, write(&self.failed_to, failed, args)),
-            ("--left-to", &args.left_to, write(&self.left_to, left, args)),
-            ("--joblog", &args.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
-            ("--metrics-to", &args.metrics_to, self.write_metrics(exports)),
+            ("--failed-to", &files.failed_to, write(&self.failed_to, failed, lines)),
+            ("--left-to", &files.left_to, write(&self.left_to, left, lines)),
+            ("--joblog", &files.joblog, self.joblog.as_ref().map_or(Ok(()), Joblog::finish)),
+            ("--metrics-to", &files.metrics_to, self.write_metrics(exports)),
         ];
         let message = |(option, path, result): (&'static str, &Option<PathBuf>, io::Result<()>)| {
             let path = path.as_deref().unwrap_or("".as_ref());
@@ -67,9 +68,9 @@ impl Files {
 }
 
 /// The files of the options.
-pub(crate) fn own(args: &Run) -> Own {
+pub(crate) fn own(files: &config::Files) -> Own {
     Own::new(
-        [&args.failed_to, &args.left_to, &args.joblog, &args.metrics_to]
+        [&files.failed_to, &files.left_to, &files.joblog, &files.metrics_to]
             .into_iter()
             .filter_map(|path| path.as_deref()),
     )
@@ -79,10 +80,10 @@ pub(crate) fn own(args: &Run) -> Own {
 fn write<'k>(
     file: &Mutex<Option<KeyFile>>,
     keys: impl Iterator<Item = (&'k [u8], Option<&'k Beside>)>,
-    args: &Run,
+    lines: &Lines,
 ) -> io::Result<()> {
     let file = file.lock().unwrap_or_else(PoisonError::into_inner).take();
-    file.map_or(Ok(()), |file| file.write(keys, &Format::new(args), args.separator()))
+    file.map_or(Ok(()), |file| file.write(keys, &Format::new(lines), lines.separator))
 }
 
 /// The keys that `--resume` skips; none without it.
@@ -90,8 +91,8 @@ fn write<'k>(
 /// # Errors
 ///
 /// The reason why the file of `--joblog` cannot be read.
-pub(crate) fn resume(args: &Run) -> Result<Resume, String> {
-    let path = args.joblog.as_deref().filter(|_| args.resume);
+pub(crate) fn resume(files: &config::Files) -> Result<Resume, String> {
+    let path = files.joblog.as_deref().filter(|_| files.resume);
     opened("--joblog", path, Resume::read).map(Option::unwrap_or_default)
 }
 

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::input::keys::Key;
 use crate::input::keys::Piece;
-use crate::report::run_stats::Key;
-use crate::run::child::Ended;
+use crate::report::outcome::Ended;
 
 const HEAD: &str = "key\tattempt\tstart\tseconds\tstatus\tsignal\n";
 

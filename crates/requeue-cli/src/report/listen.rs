@@ -1,6 +1,6 @@
 //! `--listen` and `--metrics-to`: the exported metrics, and their destinations.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use requeue_prometheus::prometheus_client::encoding::text::encode;
@@ -12,24 +12,6 @@ use crate::run::queue::Queue;
 
 /// The content type of prometheus-client's output.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-const EXPECTED: &str = "give a port, such as 9090 (then on 127.0.0.1 only), or an IP address and a port, \
-                        such as 0.0.0.0:9090 or [::]:9090";
-
-/// Reads an address. A port alone means this machine.
-///
-/// # Errors
-///
-/// A valid form, to be put after the option's name.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix("localhost:").or(text.strip_prefix(':')).unwrap_or(text);
-    // a number that is parsed may have a plus in front
-    if port.bytes().all(|b| b.is_ascii_digit()) {
-        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        return port.parse().map(|port| SocketAddr::new(here, port)).map_err(|_| EXPECTED.to_owned());
-    }
-    text.parse().map_err(|_| EXPECTED.to_owned())
-}
 
 /// The queue's metrics for export: at an address, or in a file at the end.
 #[derive(Debug)]
@@ -103,39 +85,5 @@ impl Listening {
             "/healthz" => Page::text("200 OK", "ok"),
             _ => Page::text("404 Not Found", "there are /metrics and /healthz"),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_alone_is_on_this_machine_only() {
-        for text in ["9090", ":9090", "localhost:9090", "127.0.0.1:9090"] {
-            assert_eq!(address(text).unwrap().to_string(), "127.0.0.1:9090", "{text}");
-        }
-        assert_eq!(address("0.0.0.0:80").unwrap().to_string(), "0.0.0.0:80");
-        assert_eq!(address("[::]:0").unwrap().to_string(), "[::]:0");
-    }
-
-    #[test]
-    fn what_is_no_address_is_refused_with_what_would_be_right() {
-        for text in [
-            "",
-            ":",
-            "65536",
-            "-1",
-            "+80",
-            ":+80",
-            "host:80",
-            "127.0.0.1",
-            "[::1]",
-            "::1",
-            "1.2.3.4:x",
-            " 80",
-        ] {
-            assert_eq!(address(text).unwrap_err(), EXPECTED, "{text:?}");
-        }
     }
 }

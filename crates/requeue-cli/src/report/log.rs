@@ -9,11 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Pid;
 
-use crate::args::Form;
+use crate::config::Form;
 use crate::output::console::{Console, InHurry, Meanwhile};
-use crate::run::outcome::Failure;
-use crate::text::duration;
-use crate::text::show;
+use crate::report::outcome::Failure;
+use crate::text::{duration, json, show};
 
 /// The run that a message is about.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl Log {
             Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
             Form::Json => {
                 let more = reason(why) + &seconds("delay_seconds", delay);
-                self.ended(&json("retry", Some(subject), &more), Some(why));
+                self.ended(&line("retry", Some(subject), &more), Some(why));
             }
             Form::Off => {}
         }
@@ -70,7 +69,7 @@ impl Log {
                 self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
             }
             Form::Text => self.text(subject, why, "gave up"),
-            Form::Json => self.ended(&json("gave_up", Some(subject), &reason(why)), Some(why)),
+            Form::Json => self.ended(&line("gave_up", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -79,7 +78,7 @@ impl Log {
     pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
         match self.form {
             Form::Text => self.text(subject, why, "but the file is gone: ended"),
-            Form::Json => self.ended(&json("gone", Some(subject), &reason(why)), Some(why)),
+            Form::Json => self.ended(&line("gone", Some(subject), &reason(why)), Some(why)),
             Form::Off => {}
         }
     }
@@ -93,7 +92,7 @@ impl Log {
             }
             (Form::Json, why) => {
                 let more = why.map(reason).unwrap_or_default();
-                self.ended(&json("left", Some(subject), &more), why);
+                self.ended(&line("left", Some(subject), &more), why);
             }
             (Form::Off, _) => {}
         }
@@ -109,7 +108,7 @@ impl Log {
                 ),
                 None,
             ),
-            Form::Json => self.ended(&json("output_lost", Some(subject), ""), None),
+            Form::Json => self.ended(&line("output_lost", Some(subject), ""), None),
             Form::Off => {}
         }
     }
@@ -128,7 +127,7 @@ impl Log {
                 show::key(subject.key),
                 signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
             ),
-            Form::Json => json("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Json => line("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
             Form::Off => return,
         };
         self.console.line_while(&line, meanwhile);
@@ -138,7 +137,7 @@ impl Log {
     pub(crate) fn note(&self, text: &str) {
         match self.form {
             Form::Text => self.console.line(&format!("requeue: {text}")),
-            Form::Json => self.event("note", None, &format!(",\"message\":{}", show::json(text))),
+            Form::Json => self.event("note", None, &format!(",\"message\":{}", json::string(text))),
             Form::Off => {}
         }
     }
@@ -165,16 +164,16 @@ impl Log {
     }
 
     fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
-        self.console.line(&json(name, subject, more));
+        self.console.line(&line(name, subject, more));
     }
 }
 
 /// An event as one line.
-fn json(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
+fn line(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut line = format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
     if let Some(Subject { key, attempt }) = subject {
-        let _ = write!(line, ",{},\"attempt\":{attempt}", show::json_key(key));
+        let _ = write!(line, ",{},\"attempt\":{attempt}", json::key(key));
     }
     line.push_str(more);
     line.push('}');
@@ -188,7 +187,7 @@ fn seconds(name: &str, d: Duration) -> String {
 
 /// A failure as JSON members, with a comma in front: the text, and its number.
 pub(crate) fn reason(why: &Failure) -> String {
-    let mut out = format!(",\"reason\":{}", show::json(&why.to_string()));
+    let mut out = format!(",\"reason\":{}", json::string(&why.to_string()));
     match why {
         Failure::Exit(code) => {
             let _ = write!(out, ",\"exit_status\":{code}");

@@ -5,6 +5,7 @@ pub(crate) mod joblog;
 pub(crate) mod key_file;
 pub(crate) mod listen;
 pub(crate) mod log;
+pub(crate) mod outcome;
 pub(crate) mod progress;
 pub(crate) mod run_stats;
 pub(crate) mod summary;

@@ -1,16 +1,13 @@
 //! Counts of events, and the keys with problems.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::input::keys::Key;
 use crate::input::line::Beside;
 use crate::input::payload::Payload;
-use crate::run::outcome::Failure;
-
-/// A key in the queue.
-pub(crate) type Key = Vec<u8>;
+use crate::report::outcome::Failure;
 
 /// A key that gave up, and the reason.
 #[derive(Clone, Debug)]
@@ -271,46 +268,6 @@ impl Fates {
     }
 }
 
-/// Detects keys seen before, by a 64-bit fingerprint with a secret seed: among a million keys two are
-/// confused with a probability of 3 in 100 million, and a key costs about 10 bytes of any length.
-#[derive(Debug, Default)]
-pub(crate) struct Distinct {
-    seed: RandomState,
-    seen: HashSet<u64, BuildHasherDefault<Itself>>,
-}
-
-impl Distinct {
-    /// Returns true the first time.
-    pub(crate) fn is_new(&mut self, key: &[u8]) -> bool {
-        self.seen.insert(self.seed.hash_one(key))
-    }
-
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        self.seen.contains(&self.seed.hash_one(key))
-    }
-
-    /// Removes a key. Returns true if it was there.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
-        self.seen.remove(&self.seed.hash_one(key))
-    }
-}
-
-/// A hasher for fingerprints, which are hashes already.
-#[derive(Debug, Default)]
-struct Itself(u64);
-
-impl Hasher for Itself {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("only fingerprints are kept");
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.0 = n;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,16 +384,5 @@ mod tests {
         stats.came_too_late(b"c", beside(-5, ""));
         let priorities: Vec<_> = stats.take_fates().1.iter().map(|(_, parts)| parts.priority).collect();
         assert_eq!(priorities, [-1, -2, -3]);
-    }
-
-    #[test]
-    fn distinct_keys_are_counted_once() {
-        let mut distinct = Distinct::default();
-        assert!(distinct.is_new(b"a"));
-        assert!(distinct.is_new(b"b"));
-        assert!(!distinct.is_new(b"a"));
-        assert!(distinct.contains(b"a") && !distinct.contains(b"c"));
-        assert!(distinct.remove(b"a") && !distinct.remove(b"a"));
-        assert!(distinct.is_new(b"a"));
     }
 }

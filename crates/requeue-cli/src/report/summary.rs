@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::args::Form;
+use crate::config::Form;
 use crate::report::log::reason;
+use crate::report::outcome::Failure;
 use crate::report::run_stats::{GaveUp, RunStats};
-use crate::run::outcome::Failure;
-use crate::text::duration;
-use crate::text::show;
+use crate::text::{duration, json, show};
 
 /// Maximum number of keys that the text lists.
 const NAMED: usize = 10;
@@ -108,13 +107,8 @@ impl Summary<'_> {
         );
         for (i, g) in self.gave_up.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            let _ = write!(
-                out,
-                "{comma}{{{},\"attempts\":{}{}}}",
-                show::json_key(&g.key),
-                g.attempts,
-                reason(&g.why)
-            );
+            let _ =
+                write!(out, "{comma}{{{},\"attempts\":{}{}}}", json::key(&g.key), g.attempts, reason(&g.why));
         }
         out.push_str("]}\n");
         out

@@ -19,15 +19,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::output::console::{Console, Meanwhile, Relay, Stream};
+use crate::output::console::{Console, Meanwhile, Stream};
 use crate::output::group::Group;
 use crate::output::order::Order;
 use crate::output::orphan_output::OrphanOutput;
+use crate::output::relay::{Output, Relay};
 use crate::report::log::{Log, Subject};
+use crate::report::outcome::Ended;
 use crate::run::process_slots::ProcessSlots;
 use crate::run::reaper::{Mark, RUN, Reaper};
 use crate::system::control::{Control, Level};
 use crate::system::lookup;
+use crate::system::pipe::pipe;
 use crate::system::process_group::has_process;
 
 /// Interval for checking a process whose end cannot be polled for.
@@ -40,24 +43,6 @@ const GLANCE: Duration = Duration::from_millis(250);
 /// How much of a dead child's pipes is read before its run counts as ended: more than a pipe holds, so that
 /// all its own output comes out first.
 const AFTERMATH: usize = 2 << 20;
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Exit(i32),
-    Signal(i32),
-    TimedOut,
-    /// It was stopped by this signal, because it wanted the terminal, and then ended.
-    WantedTerminal(i32),
-    /// Its exit status is lost: another part of the process took it.
-    Unknown,
-    /// It was ended because the command must leave.
-    Stopped,
-    /// It was ended because another process may have its key.
-    LeaseLost,
-    /// It succeeded, but its output was not read before the command had to leave.
-    Unheard,
-}
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,37 +101,6 @@ impl Lease {
     /// lease.
     pub(crate) fn grace(self, grace: Duration) -> Duration {
         grace.min(self.left)
-    }
-}
-
-/// A pipe that no other child inherits: the end to read, and the end that the child writes.
-pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
-}
-
-/// One of the child's outputs, until it is closed.
-pub(crate) struct Output {
-    pub(crate) fd: OwnedFd,
-    pub(crate) relay: Relay,
-}
-
-impl Output {
-    /// Reads once. `None` at the end.
-    pub(crate) fn read(
-        &mut self,
-        scratch: &mut [u8],
-        console: &Console,
-        meanwhile: &mut dyn Meanwhile,
-    ) -> Option<usize> {
-        match rustix::io::read(&self.fd, &mut scratch[..]) {
-            Ok(0) => None,
-            Ok(n) => {
-                self.relay.feed(&scratch[..n], console, meanwhile);
-                Some(n)
-            }
-            Err(Errno::INTR | Errno::AGAIN) => Some(0),
-            Err(_) => None,
-        }
     }
 }
 
@@ -616,7 +570,7 @@ mod tests {
             grace,
             lease: None,
             control,
-            log: Arc::new(Log::new(crate::args::Form::Off, Arc::clone(&console), 0)),
+            log: Arc::new(Log::new(crate::config::Form::Off, Arc::clone(&console), 0)),
             orphan_output: OrphanOutput::new(Arc::clone(&console)),
             process_slots: ProcessSlots::default(),
             reaper: None,

@@ -1,17 +1,16 @@
 //! `requeue run`: connects the parts, and handles the end.
 
 use std::io;
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use requeue::{Metrics as _, Worker};
+use requeue::Worker;
 use requeue_watch::Watcher;
 
-use crate::args::{Engine, Form, Run};
-use crate::input::keys::{self, End, Piece};
+use crate::config::{Engine, Form, Output, Run};
+use crate::input::keys::End;
 use crate::input::line::Format;
 use crate::input::loops::Loops;
 use crate::input::watch;
@@ -20,19 +19,20 @@ use crate::output::orphan_output::OrphanOutput;
 use crate::report::files::{self, Files};
 use crate::report::joblog::Resume;
 use crate::report::listen::{Exports, Listening};
-use crate::report::log::{Log, Subject};
+use crate::report::log::Log;
 use crate::report::progress::{self, InQueue, Keys};
-use crate::report::run_stats::{GaveUp, Key, RunStats};
+use crate::report::run_stats::RunStats;
 use crate::report::summary::Summary;
 use crate::run::child::{Lease, Supervisor};
 use crate::run::dry_run;
+use crate::run::feed;
 use crate::run::intake::Intake;
-use crate::run::outcome::Failure;
 use crate::run::process_slots::ProcessSlots;
-use crate::run::queue::{self, Opened, Retries};
+use crate::run::queue::{self, Retries};
 use crate::run::reaper::Reaper;
 use crate::run::signals::{self, First, Listener};
-use crate::run::template::{Template, Unpassable};
+use crate::run::state::{self, Opened};
+use crate::run::template::Template;
 use crate::run::worker::{self, App};
 use crate::system::control::{Control, Level};
 use crate::system::exit::{CLOSED, USAGE, refuse};
@@ -41,12 +41,12 @@ use crate::system::lookup::{self, NoProgram};
 use crate::system::stdio_check;
 
 /// Runs `requeue run`. Returns the exit status.
-pub(crate) fn run(args: Run) -> u8 {
-    let reads = if args.reads_input() { stdio_check::has_input() } else { Ok(()) };
+pub(crate) fn run(config: Run) -> u8 {
+    let reads = if config.lines.are_read { stdio_check::has_input() } else { Ok(()) };
     if let Err(why) = reads.and_then(|()| stdio_check::has_output()) {
         return refuse(USAGE, why);
     }
-    let (file, template_args) = match program(&args) {
+    let (file, template_args) = match program(&config) {
         Ok(found) => found,
         Err(NoProgram::NotFound(why)) => return refuse(127, &why),
         Err(NoProgram::CannotExecute(why)) => return refuse(126, &why),
@@ -54,50 +54,51 @@ pub(crate) fn run(args: Run) -> u8 {
     if let Err(e) = signals::keep_exit_statuses() {
         return refuse(1, &e.to_string());
     }
-    let template = Template::new(file, args.program[0].clone(), template_args);
-    let template = if args.one { template.without_key() } else { template };
-    let watcher = match watch::watcher(&args) {
+    let template = Template::new(file, config.program[0].clone(), template_args);
+    let template =
+        if config.watch.as_ref().is_some_and(|watch| watch.one) { template.without_key() } else { template };
+    let watcher = match config.watch.as_ref().map(watch::watcher).transpose() {
         Ok(watcher) => watcher,
         Err(e) => return refuse(watch::refusal(&e), &watch::complaint(&e)),
     };
-    let resume = match files::resume(&args) {
+    let resume = match files::resume(&config.files) {
         Ok(resume) => resume,
         Err(why) => return refuse(USAGE, &why),
     };
-    if args.dry_run {
-        return dry_run::print(&template, &args, resume, watcher);
+    if config.dry_run {
+        return dry_run::print(&template, &config, resume, watcher);
     }
-    let files = match Files::open(&args) {
+    let files = match Files::open(&config.files) {
         Ok(files) => files,
         Err(why) => return refuse(USAGE, &why),
     };
-    let is_told = args.listen.is_some() || args.metrics_to.is_some();
-    let exports = match is_told.then(|| Exports::new(&args.metrics_name())).transpose() {
+    let is_told = config.listen.is_some() || config.files.metrics_to.is_some();
+    let exports = match is_told.then(|| Exports::new(&config.metrics_name)).transpose() {
         Ok(exports) => exports.map(Arc::new),
         Err(why) => return refuse(1, &why),
     };
     let listening =
-        args.listen.zip(exports.clone()).map(|(address, exports)| Listening::at(address, exports));
+        config.listen.zip(exports.clone()).map(|(address, exports)| Listening::at(address, exports));
     let listening = match listening.transpose() {
         Ok(listening) => listening,
         Err(why) => return refuse(USAGE, &format!("--listen {why}")),
     };
     let sink = exports.as_ref().map(|exports: &Arc<Exports>| Arc::clone(&exports.sink));
-    let opened = match queue::open(&args, sink) {
+    let opened = match state::open(&config, sink) {
         Ok(opened) => opened,
         Err((status, why)) => return refuse(status, &why),
     };
     let sources = Sources { watcher, resume };
-    match control(args, template, sources, opened, files, (exports, listening)) {
+    match control(config, template, sources, opened, files, (exports, listening)) {
         Ok(status) => status,
         Err(e) => refuse(1, &e.to_string()),
     }
 }
 
-fn program(args: &Run) -> Result<(PathBuf, Vec<std::ffi::OsString>), NoProgram> {
+fn program(config: &Run) -> Result<(PathBuf, Vec<std::ffi::OsString>), NoProgram> {
     let path = std::env::var_os("PATH");
-    let file = lookup::find(&args.program[0], path.as_deref())?;
-    Ok((file, args.program[1..].to_vec()))
+    let file = lookup::find(&config.program[0], path.as_deref())?;
+    Ok((file, config.program[1..].to_vec()))
 }
 
 /// The sources of keys.
@@ -107,7 +108,7 @@ struct Sources {
 }
 
 fn control(
-    args: Run,
+    config: Run,
     template: Template,
     sources: Sources,
     (queue, state): Opened,
@@ -116,12 +117,12 @@ fn control(
 ) -> io::Result<u8> {
     let Sources { watcher, resume } = sources;
     let began = Instant::now();
-    limits::raise_for(workers_wanted(&args), args.listen.is_some());
+    limits::raise_for(config.workers, config.listen.is_some());
     limits::check().map_err(io::Error::other)?;
     let sink = exports.as_ref().map(|exports| Arc::clone(&exports.sink));
-    let intake = Arc::new(Intake::new(queue.clone(), state.clone(), &args));
+    let intake = Arc::new(Intake::new(queue.clone(), state.clone(), &config));
     let shutter = Arc::clone(&intake);
-    let first_ends = match args.engine() {
+    let first_ends = match config.durable.as_ref().map(|durable| &durable.engine) {
         None => First::Input,
         Some(Engine::File(_)) => First::Runs,
         Some(Engine::Server(_)) => First::Claims,
@@ -143,11 +144,11 @@ fn control(
         shutter.shut_down(level >= Level::LastRuns);
     })?);
     let console = Arc::new(Console::new(Arc::clone(&control)));
-    let log = Arc::new(Log::new(args.log_form(), Arc::clone(&console), args.max_attempts));
+    let log = Arc::new(Log::new(config.log, Arc::clone(&console), config.ends.max_attempts));
     let signals = Listener::new(Arc::clone(&control), Arc::clone(&log), first_ends)?;
-    let lease = args.lease().map(Lease::new);
+    let lease = config.durable.as_ref().and_then(|durable| durable.lease).map(Lease::new);
     let reaper = state.as_ref().and_then(|state| {
-        let grace = lease.map_or(args.grace, |lease| lease.grace(args.grace));
+        let grace = lease.map_or(config.grace, |lease| lease.grace(config.grace));
         let reaper = state.lock().and_then(|lock| Reaper::start(grace, lock));
         let why = |e| log.note(&format!("if this process is killed its programs go on: {e}"));
         reaper.map_err(why).ok()
@@ -156,8 +157,8 @@ fn control(
         queue: queue.clone(),
         state,
         supervisor: Supervisor {
-            timeout: args.timeout,
-            grace: args.grace,
+            timeout: config.ends.timeout,
+            grace: config.grace,
             lease,
             control: Arc::clone(&control),
             console: Arc::clone(&console),
@@ -165,15 +166,15 @@ fn control(
             orphan_output: OrphanOutput::new(Arc::clone(&console)),
             process_slots: ProcessSlots::default(),
             reaper,
-            groups: args.group,
+            groups: config.output == Output::Grouped,
             order: intake.order.clone(),
             by_shell: AtomicBool::new(false),
             started: AtomicBool::new(false),
         },
         template,
-        format: Format::new(&args),
-        run_stats: if args.works {
-            RunStats::of_an_engine(args.failed_to.is_some())
+        format: Format::new(&config.lines),
+        run_stats: if config.works() {
+            RunStats::of_an_engine(config.files.failed_to.is_some())
         } else {
             RunStats::default()
         },
@@ -181,15 +182,17 @@ fn control(
         sink,
         intake,
         files,
-        loops: watcher.as_ref().map(|_| Loops::new(args.quiet_time().0)),
+        loops: watcher
+            .as_ref()
+            .map(|_| Loops::new(config.queue.debounce.map_or(Duration::ZERO, |(quiet, _)| quiet))),
         unusable: Mutex::new(None),
         faulty: AtomicBool::new(false),
-        args,
+        config,
     });
     let server = match listening {
         None => None,
         Some(listening) => {
-            if let Some(address) = listening.chosen(app.args.listen) {
+            if let Some(address) = listening.chosen(app.config.listen) {
                 log.note(&format!("listening on http://{address}"));
             }
             Some(listening.serve(&queue)?)
@@ -203,10 +206,10 @@ fn control(
     if let Some(found) = app.state.as_ref().and_then(|state| state.found()) {
         log.note(&found);
     }
-    let watched = !app.args.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+    let watched = app.config.progress && rustix::termios::isatty(rustix::stdio::stderr());
     let keys = Keys {
-        typed: app.args.reads_input() && rustix::termios::isatty(rustix::stdio::stdin()),
-        on_server: app.args.is_on_server(),
+        typed: app.config.lines.are_read && rustix::termios::isatty(rustix::stdio::stdin()),
+        on_server: app.config.is_on_server(),
         ended: AtomicBool::new(false),
     };
     let (end_progress, progress_ends) = mpsc::channel();
@@ -221,7 +224,7 @@ fn control(
             // Where there is no thread for it the work is done without.
             let _ = std::thread::Builder::new().spawn_scoped(scope, draw);
         }
-        let wanted = workers_wanted(&app.args);
+        let wanted = app.config.workers;
         let (workers, scarce) = limits::with_room(wanted);
         if workers < wanted {
             log.note(&format!("{scarce}: it goes on as with -j {workers}"));
@@ -238,12 +241,12 @@ fn control(
         if in_file && control.reached(Level::LastRuns) {
             drop(worker.stop(Duration::MAX));
         }
-        let read = || if app.args.works { (End::Input, None) } else { read(&app, resume) };
+        let read = || if app.config.works() { (End::Input, None) } else { feed::read(&app, resume) };
         let (input, error) = match watcher {
             None => read(),
-            Some(watcher) => watch::feed(&app, watcher, read),
+            Some(watcher) => feed::watch(&app, watcher, read),
         };
-        if app.args.stay && input == End::Input && error.is_none() {
+        if app.config.stays() && input == End::Input && error.is_none() {
             if let Some(state) = &app.state {
                 state.stay(&control, &log);
             }
@@ -268,84 +271,16 @@ fn control(
     Ok(status)
 }
 
-fn workers_wanted(args: &Run) -> usize {
-    match args.workers {
-        Some(n) => n.get(),
-        None => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
-    }
-}
-
-/// Feeds the queue until the end of the input or of the reading.
-fn read(app: &App, mut resume: Resume) -> (End, Option<io::Error>) {
-    let (run_stats, control) = (&app.run_stats, &app.supervisor.control);
-    let format = &app.format;
-    let mut lost = 0;
-    let mut each = |piece: Piece<'_>| {
-        let (beside, piece) = format.read(piece);
-        match piece {
-            piece if resume.skips(&piece) => RunStats::add(&run_stats.skipped),
-            Piece::Key(key) => {
-                // The queue takes no more keys: this one is left, and told by name.
-                if !app.intake.add(run_stats, key, None, beside.clone()) {
-                    app.intake.came_too_late(run_stats, key, beside);
-                }
-            }
-            Piece::Repeated => {
-                app.intake.repeat(run_stats);
-                if let Some(sink) = &app.sink {
-                    sink.coalesced(1);
-                }
-            }
-            Piece::TooLong { start, bytes } => give_up_too_long(app, start, bytes),
-            Piece::NoKey(line, why) => give_up_unread(app, line.to_vec(), why),
-            Piece::Pause => lost += app.intake.settle(run_stats, control, &app.log),
-        }
-        lost == 0
-    };
-    let (stop, to_the_last) = (control.reading_ends.fd(), app.args.left_to.is_some());
-    let stdin = rustix::stdio::stdin();
-    let (separator, longest) = (app.args.separator(), (app.args.longest_key(), format.folds()));
-    let read = keys::read_keys(stdin.as_fd(), stop, separator, longest, to_the_last, &mut each);
-    lost += app.intake.settle(run_stats, control, &app.log);
-    if let (Some(state), 1..) = (&app.state, lost) {
-        app.log.note(&state.lost(lost));
-    }
-    match read {
-        Ok(_) if lost > 0 => (End::Stopped, None),
-        Ok(end) => (end, None),
-        Err(e) => (End::Input, Some(io::Error::new(e.kind(), format!("standard input: {e}")))),
-    }
-}
-
-/// Gives up a key that is too long to be kept, and that no file needs.
-fn give_up_too_long(app: &App, start: &[u8], bytes: u64) {
-    let key = format!("{}… ({bytes} bytes)", String::from_utf8_lossy(&start[..64])).into_bytes();
-    give_up_unread(app, key, Unpassable::TooLong);
-}
-
-/// Gives up a line that never enters the queue.
-fn give_up_unread(app: &App, key: Key, why: Unpassable) {
-    let run_stats = &app.run_stats;
-    RunStats::add(&run_stats.triggers);
-    RunStats::add(&run_stats.keys);
-    let why = Failure::Unpassable(why);
-    app.log.gave_up(Subject { key: &key, attempt: 1 }, &why);
-    run_stats.give_up(GaveUp { key, beside: None, why, attempts: 0 });
-    if app.args.fail_fast {
-        app.supervisor.control.raise(Level::LastRuns);
-    }
-}
-
 /// Waits until everything is worked off, or may be left.
 fn see_off(app: &App, worker: &Worker) {
     let (control, queue) = (&app.supervisor.control, &app.queue);
-    let limit = app.args.drain_timeout;
+    let limit = app.config.drain_timeout;
     let mut retries = Retries::WorkOff;
     if let Some(state) = &app.state {
         if !state.work_off(control, limit) {
             out_of_time(app, limit);
         }
-        if !app.args.is_on_server() {
+        if !app.config.is_on_server() {
             // What comes from here on stays in the file, and so does what waits.
             drop(worker.stop(Duration::MAX));
             // A signal has a time of its own.
@@ -409,7 +344,7 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if let Err(why) = &in_file {
         trouble.push(why.clone());
     }
-    let unwritten = app.files.finish(&app.args, &gave_up, &left, exports);
+    let unwritten = app.files.finish((&app.config.files, &app.config.lines), &gave_up, &left, exports);
     let failed_to_lacks = unwritten.iter().any(|(option, _)| *option == "--failed-to");
     trouble.extend(unwritten.into_iter().map(|(_, what)| what));
     for what in &trouble {
@@ -426,7 +361,7 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     let unread = ending.input == End::Stopped;
     // What is left in a file is for the next command. It is work of this one's that was not done where this one was to work
     // all of it off, or had to stop programs.
-    let end = if app.args.is_service() { Level::Stop } else { Level::LastRuns };
+    let end = if app.config.stays() { Level::Stop } else { Level::LastRuns };
     let owes = left > 0 && (app.state.is_none() || app.supervisor.control.reached(end));
     let beyond = app.run_stats.gave_up_beyond();
     let mut status = u8::from(!gave_up.is_empty() || beyond > 0 || owes || unread);
@@ -440,12 +375,12 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if console.closed() {
         return CLOSED;
     }
-    let form = app.args.summary_form();
+    let form = app.config.summary;
     if form != Form::Off {
         let summary = Summary {
             run_stats: &app.run_stats,
-            works: app.args.works,
-            on_server: app.args.is_on_server(),
+            works: app.config.works(),
+            on_server: app.config.is_on_server(),
             gave_up: &gave_up,
             beyond,
             failed_to_lacks,

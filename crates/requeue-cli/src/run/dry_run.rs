@@ -4,22 +4,23 @@ use std::io::{self, BufWriter, Write as _};
 
 use requeue_watch::{Report, Watcher};
 
-use crate::args::{On, Run};
+use crate::config::{On, Run};
+use crate::input::distinct::Distinct;
 use crate::input::keys::{self, End, Piece};
 use crate::input::line::Format;
-use crate::input::watch;
+use crate::input::unpassable::Unpassable;
+use crate::input::watch::key as watch_key;
 use crate::report::files;
 use crate::report::joblog::Resume;
-use crate::report::run_stats::Distinct;
-use crate::run::template::{Template, Unpassable};
+use crate::run::template::Template;
 use crate::system::control::Control;
 use crate::system::exit::refuse;
 use crate::text::show;
 
 /// Prints one command line for each key, in the order of their first occurrence. The exit status is that of a
 /// run in which the program always succeeds.
-pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Option<Watcher>) -> u8 {
-    match write(template, args, resume, watcher) {
+pub(crate) fn print(template: &Template, config: &Run, resume: Resume, watcher: Option<Watcher>) -> u8 {
+    match write(template, config, resume, watcher) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => crate::system::exit::CLOSED,
@@ -27,12 +28,17 @@ pub(crate) fn print(template: &Template, args: &Run, resume: Resume, watcher: Op
     }
 }
 
-fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Watcher>) -> io::Result<bool> {
+fn write(
+    template: &Template,
+    config: &Run,
+    mut resume: Resume,
+    watcher: Option<Watcher>,
+) -> io::Result<bool> {
     // Nothing needs to be worked off: a signal may end this as it ends any program.
     let never = Control::new(|_| {})?;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut distinct = Distinct::default();
-    let format = Format::new(args);
+    let format = Format::new(&config.lines);
     let mut all_well = true;
     let mut result = Ok(());
     let mut each = |piece: Piece<'_>| {
@@ -56,23 +62,23 @@ fn write(template: &Template, args: &Run, mut resume: Resume, watcher: Option<Wa
         };
         result.is_ok()
     };
-    if let Some(watcher) = watcher {
-        let own = files::own(args);
+    if let (Some(watcher), Some(watch)) = (watcher, &config.watch) {
+        let own = files::own(&config.files);
         // What is there; what happens later nobody waits for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
-            Report::Change(_) if !args.runs_on(On::Initial) => true,
+            Report::Change(_) if !watch.runs_on(On::Initial) => true,
             Report::Change(change) if own.has(&change.path) => true,
-            Report::Change(change) => each(Piece::Key(args.one_key().unwrap_or_else(|| watch::key(&change)))),
+            Report::Change(change) => each(Piece::Key(watch.one_key().unwrap_or_else(|| watch_key(&change)))),
             Report::Ready { .. } => false,
             _ => true,
         });
         found.map_err(io::Error::other)?;
     }
-    let read = match args.reads_input() {
+    let read = match config.lines.are_read {
         true => keys::read_keys(
             rustix::stdio::stdin(),
             never.reading_ends.fd(),
-            args.separator(),
+            config.lines.separator,
             (keys::LONGEST, format.folds()),
             false,
             &mut each,

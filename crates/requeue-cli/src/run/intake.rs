@@ -3,78 +3,26 @@
 //! A key in a debounce is owed a run, unlike one that waits for a retry: the first signal drops retries, and
 //! closes the windows of a debounce, whose keys then run.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use requeue::{Add, Added, Debounce, Only};
 use requeue_watch::Event;
-use serde::{Deserialize, Serialize};
 
-use crate::args::Run;
+use crate::config::{Output, Run, Watch};
+use crate::input::cause::{Cause, Seen};
+use crate::input::distinct::Distinct;
+use crate::input::keys::Key;
 use crate::input::line::Beside;
 use crate::input::payload::Payload;
-use crate::input::watched::Watched;
 use crate::output::order::Order;
 use crate::report::log::Log;
-use crate::report::run_stats::{Distinct, Key, RunStats};
+use crate::report::run_stats::RunStats;
 use crate::run::queue::Queue;
 use crate::run::state::State;
+use crate::run::watched::Watched;
 use crate::system::control::Control;
-
-/// The cause of a run, from the key's triggers since the last run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Option<Payload>", into = "Option<Payload>")]
-pub(crate) struct Cause {
-    /// Number of the latest trigger.
-    number: u64,
-    /// The last observation of a watcher.
-    pub(crate) seen: Option<Seen>,
-    /// The key was also read from the input, beside a watcher.
-    typed: bool,
-    /// The values for PROGRAM.
-    pub(crate) payload: Option<Payload>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) event: Event,
-    pub(crate) relative: PathBuf,
-}
-
-/// The part that `--state` stores: it watches nothing.
-impl From<Cause> for Option<Payload> {
-    fn from(cause: Cause) -> Self {
-        cause.payload
-    }
-}
-
-impl From<Option<Payload>> for Cause {
-    fn from(payload: Option<Payload>) -> Self {
-        Self { payload, ..Self::default() }
-    }
-}
-
-impl Cause {
-    /// Merges two causes of one run.
-    pub(crate) fn merge(&mut self, other: Self) {
-        let later = other.number > self.number;
-        self.number = self.number.max(other.number);
-        self.typed |= other.typed;
-        Payload::join(&mut self.payload, other.payload);
-        // That a file is there says less than that it was written.
-        let says = |seen: &Option<Seen>| match seen {
-            None => 0,
-            Some(Seen { event: Event::Initial, .. }) => 1,
-            Some(_) => 2,
-        };
-        let (ours, theirs) = (says(&self.seen), says(&other.seen));
-        if theirs > ours || (theirs == ours && later) {
-            self.seen = other.seen;
-        }
-    }
-}
 
 /// Decision on a key that was handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,18 +55,19 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(queue: Queue, state: Option<Arc<State>>, args: &Run) -> Self {
+    pub(crate) fn new(queue: Queue, state: Option<Arc<State>>, config: &Run) -> Self {
+        let watch = config.watch.as_ref();
         Self {
-            order: args.keep_order.then(|| Arc::new(Order::new())),
+            order: (config.output == Output::InOrder).then(|| Arc::new(Order::new())),
             queue,
-            watched: Watched::new(args),
-            one: args.one_key().map(<[u8]>::to_vec),
-            debounce: args.debounced(),
-            is_bounded: args.bound.is_some(),
+            watched: watch.map(Watched::new),
+            one: watch.and_then(Watch::one_key).map(<[u8]>::to_vec),
+            debounce: config.queue.debounce.map(|(quiet, max)| Debounce::new(quiet).max(max)),
+            is_bounded: config.queue.bound.is_some(),
             numbers: AtomicU64::new(1),
             set_aside: Mutex::default(),
             // what --state keeps stays in its file
-            has_payloads: args.merge.is_some() && state.is_none(),
+            has_payloads: config.lines.merge.is_some() && state.is_none(),
             state,
             distinct: Mutex::default(),
         }
@@ -445,22 +394,5 @@ mod tests {
         assert_eq!(s.run(), None);
         s.intake.shut_down(false);
         assert_eq!(s.run(), Some(Event::Write));
-    }
-
-    #[test]
-    fn the_latest_event_counts_but_being_there_never_hides_another() {
-        let cause = |number, event| Cause { number, seen: seen(event), typed: false, payload: None };
-        let none = Cause { number: 9, seen: None, typed: false, payload: None };
-        for (mut a, b, event) in [
-            (cause(1, Event::Write), cause(2, Event::Delete), Event::Delete),
-            (cause(2, Event::Write), cause(1, Event::Delete), Event::Write),
-            (cause(1, Event::Write), cause(2, Event::Initial), Event::Write),
-            (cause(1, Event::Initial), cause(2, Event::Write), Event::Write),
-            (cause(1, Event::Write), none, Event::Write),
-        ] {
-            let number = a.number.max(b.number);
-            a.merge(b);
-            assert_eq!(a, cause(number, event));
-        }
     }
 }

@@ -5,66 +5,52 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, LimiterError, RateLimiter};
-use requeue::{Builder, Drain, DrainOptions, Drained, WaitingKeys, WorkQueue};
-use requeue_postgres::{GroupRules, QueueBuilder};
+use requeue::limiter::{Bucket, Exponential, FastSlow, Jitter, RateLimiter};
+use requeue::{Builder, Drain, DrainOptions, Drained, GroupRules, WaitingKeys, WorkQueue};
+use requeue_postgres::QueueBuilder;
 use requeue_prometheus::QueueSink;
 
-use crate::args::{Engine, Rate, Run};
-use crate::group_by::{at_once, with_groups};
-use crate::report::run_stats::Key;
-use crate::run::intake::Cause;
-use crate::run::state::State;
+use crate::config::{self, Groups, Rate, Retry};
+use crate::input::cause::Cause;
+use crate::input::keys::Key;
 
 /// A queue of keys, each with the cause of its run, if known.
 pub(crate) type Queue = WorkQueue<Key, Cause>;
 
-/// A queue, and its file if it is in one.
-pub(crate) type Opened = (Queue, Option<Arc<State>>);
-
 /// A change of a queue's builder by the options.
 pub(crate) type Shape = Box<dyn FnOnce(Builder<Key, Cause>) -> Builder<Key, Cause> + Send>;
 
-/// Opens the queue of the options, with `sink` for its metrics; and its file, if it has one.
-///
-/// # Errors
-///
-/// The exit status, and the reason: the library's error on the options, or the problem with the file.
-pub(crate) fn open(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
-    let engine = args.engine();
-    let shape = match engine {
-        Some(Engine::Server(_)) => told_to(args, sink),
-        _ => shape(args, sink).map_err(|e| (1, e.to_string()))?,
-    };
-    let Some(engine) = engine else {
-        let built = shape(WorkQueue::merging(Cause::merge)).build();
-        return Ok((built.map_err(|e| (1, e.to_string()))?, None));
-    };
-    let state = State::open(&engine, args, shape)?;
-    Ok((state.queue(), Some(Arc::new(state))))
-}
-
 /// Stores the options of a queue on a server, for all processes.
-pub(crate) fn at_server(builder: QueueBuilder<Key, Cause>, args: &Run) -> QueueBuilder<Key, Cause> {
-    let builder = args.lease().into_iter().fold(builder, QueueBuilder::lease);
-    let builder = builder.backoff(args.base_delay, args.max_delay);
-    let builder = match args.rate {
+pub(crate) fn at_server(
+    builder: QueueBuilder<Key, Cause>,
+    options: &config::Queue,
+    lease: Option<Duration>,
+) -> QueueBuilder<Key, Cause> {
+    let builder = lease.into_iter().fold(builder, QueueBuilder::lease);
+    let builder = builder.backoff(options.retry.base_delay, options.retry.max_delay);
+    let builder = match options.rate {
         None => builder,
         Some(Rate::NoLimit) => builder.no_dispatch_rate(),
         Some(Rate::Most(rate)) => builder.dispatch_rate(rate, at_once(rate)),
     };
-    let Some(group_by) = args.group_by.clone() else { return builder };
-    let rules = args.group_cap.into_iter().fold(GroupRules::new(), |rules, most| rules.cap(most.get()));
-    builder.group_by_with(move |key: &Key| group_by.group(key), rules)
+    let Some(Groups { by, cap, .. }) = options.groups.clone() else { return builder };
+    let rules =
+        cap.into_iter().fold(requeue_postgres::GroupRules::new(), |rules, most| rules.cap(most.get()));
+    builder.group_by_with(move |key: &Key| by.group(key), rules)
 }
 
 /// A builder change that only adds `sink` for the metrics.
-fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
-    let name = args.metrics_name();
+pub(crate) fn told_to(name: &str, sink: Option<Arc<QueueSink>>) -> Shape {
+    let name = name.to_owned();
     Box::new(move |builder| match sink {
         None => builder,
         Some(sink) => builder.name(name).metrics(sink),
     })
+}
+
+/// Burst of a rate: a hundredth of a second's worth, so that nothing is lost by waking up late.
+fn at_once(rate: f64) -> u32 {
+    ((rate / 100.0) as u32).max(1)
 }
 
 /// The settings of the options, for a queue in memory or in a file.
@@ -72,42 +58,44 @@ fn told_to(args: &Run, sink: Option<Arc<QueueSink>>) -> Shape {
 /// # Errors
 ///
 /// The library's error on the options, beyond earlier checks.
-fn shape(args: &Run, sink: Option<Arc<QueueSink>>) -> Result<Shape, Box<dyn Error + Send + Sync>> {
-    // Two of us that failed at the same moment must not come back at the same moment.
-    let seed = RandomState::new().hash_one(std::process::id());
-    let limited: Shape = match (&args.limiter, args.retry_rate) {
-        (Some(limiter), _) => limited((limiter.clone().seeded(seed).build()?, counts())),
-        (None, None) => limited(back_off(args, seed)?),
-        (None, Some(rate)) => {
-            let burst = args.retry_burst.unwrap_or(1);
-            limited((back_off(args, seed)?, Bucket::new(rate, burst)?))
-        }
-    };
-    let (grouped, told) = (with_groups(args), told_to(args, sink));
-    let priority = args.has_priorities();
-    let (in_backoff, rate) = (args.in_backoff.into(), args.rate);
-    let absorb = args.absorb;
-    let (max_wait, overdue_every, bound) = (args.max_wait, args.overdue_every, args.bound);
+pub(crate) fn shape(options: &config::Queue) -> Result<Shape, Box<dyn Error + Send + Sync>> {
+    let limited = limited(&options.retry)?;
+    let groups = options.groups.clone();
+    let &config::Queue { priorities, max_wait, overdue_every, absorb, rate, bound, in_backoff, .. } = options;
     Ok(Box::new(move |builder| {
-        let builder = grouped(limited(builder.timers_absorbed(absorb).in_backoff(in_backoff)));
-        let builder = if priority { builder.priorities() } else { builder };
+        let builder = limited(builder.timers_absorbed(absorb).in_backoff(in_backoff));
+        let builder = groups.into_iter().fold(builder, |builder, Groups { by, cap, rate }| {
+            let rules = cap.into_iter().fold(GroupRules::new(), |rules, most| rules.cap(most.get()));
+            let rules = rate.into_iter().fold(rules, |rules, rate| rules.rate(rate, at_once(rate)));
+            builder.group_by_with(move |key: &Key| by.group(key), rules)
+        });
+        let builder = if priorities { builder.priorities() } else { builder };
         let builder = match rate {
             None | Some(Rate::NoLimit) => builder,
             Some(Rate::Most(rate)) => builder.rate(rate, at_once(rate)),
         };
         let builder = max_wait.into_iter().fold(builder, Builder::max_wait);
         let builder = overdue_every.into_iter().fold(builder, Builder::overdue_every);
-        let builder = bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()));
-        told(builder)
+        bound.into_iter().fold(builder, |builder, keys| builder.bound(keys.get()))
     }))
 }
 
-fn limited(limiter: impl RateLimiter<Key> + 'static) -> Shape {
-    Box::new(move |builder| builder.limiter(limiter))
-}
-
-fn back_off(args: &Run, seed: u64) -> Result<Jitter<Exponential<Key>>, LimiterError> {
-    Jitter::new(Exponential::new(args.base_delay(), args.max_delay())?, args.jitter(), seed)
+/// A builder change that adds the limiter of retries.
+fn limited(retry: &Retry) -> Result<Shape, Box<dyn Error + Send + Sync>> {
+    // Two of us that failed at the same moment must not come back at the same moment.
+    let seed = RandomState::new().hash_one(std::process::id());
+    fn with(limiter: impl RateLimiter<Key> + 'static) -> Shape {
+        Box::new(move |builder| builder.limiter(limiter))
+    }
+    if let Some(limiter) = &retry.limiter {
+        return Ok(with((limiter.clone().seeded(seed).build()?, counts())));
+    }
+    let (base, max) = retry.delays();
+    let back_off = Jitter::new(Exponential::new(base, max)?, retry.jitter, seed)?;
+    Ok(match retry.rate {
+        None => with(back_off),
+        Some((rate, burst)) => with((back_off, Bucket::new(rate, burst)?)),
+    })
 }
 
 /// A limiter without delays that counts the failures of each key for `REQUEUE_FAILURES`, which not every

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use crate::args::engine::ENGINE;
+use crate::config::engine::ENGINE;
 use crate::system::process_group::{has_process, started_with};
 
 /// The name of the process, as `ps` shows it. `pkill requeue` does not find it.
@@ -119,7 +119,7 @@ impl State {
                 return Ok(());
             }
         }
-        let (lifeline, ours) = crate::run::child::pipe()?;
+        let (lifeline, ours) = crate::system::pipe::pipe()?;
         let lock = reaper.lock.as_ref().map(OwnedFd::try_clone).transpose()?;
         let mut command = Command::new(this_program()?);
         command

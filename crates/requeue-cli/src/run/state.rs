@@ -6,22 +6,24 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op};
+use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op, WorkQueue};
 use requeue_postgres::Postgres;
+use requeue_prometheus::QueueSink;
 use requeue_sqlite::{Client, Sqlite};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::args::{Engine, Run};
-use crate::engine::commands::plain;
+use crate::config::{self, Durable, Engine, Run};
+use crate::engine::store::plain;
+use crate::input::cause::Cause;
+use crate::input::keys::Key;
 use crate::report::log::Log;
-use crate::report::run_stats::Key;
-use crate::run::intake::Cause;
-use crate::run::queue::{Shape, at_server};
+use crate::run::queue::{self, Queue, Shape};
 use crate::system::control::{Control, Level};
 use crate::system::exit::USAGE;
+use crate::system::limits;
 use crate::text::show::quoted;
 
 /// Delay before a write that the disk refused is tried again.
@@ -65,6 +67,30 @@ pub(crate) struct State {
     ignores_told: AtomicBool,
 }
 
+/// A queue, and its engine if it has one.
+pub(crate) type Opened = (Queue, Option<Arc<State>>);
+
+/// Opens the queue of the options, with `sink` for its metrics.
+///
+/// # Errors
+///
+/// The exit status, and the reason: the library's error on the options, or the problem with the engine.
+pub(crate) fn open(config: &Run, sink: Option<Arc<QueueSink>>) -> Result<Opened, (u8, String)> {
+    let told = queue::told_to(&config.metrics_name, sink);
+    let shape: Shape = if config.is_on_server() {
+        told
+    } else {
+        let shape = queue::shape(&config.queue).map_err(|e| (1, e.to_string()))?;
+        Box::new(|builder| told(shape(builder)))
+    };
+    let Some(durable) = &config.durable else {
+        let built = shape(WorkQueue::merging(Cause::merge)).build();
+        return Ok((built.map_err(|e| (1, e.to_string()))?, None));
+    };
+    let state = State::open(durable, &config.queue, shape)?;
+    Ok((state.queue(), Some(Arc::new(state))))
+}
+
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("name", &self.name).finish_non_exhaustive()
@@ -77,14 +103,19 @@ impl State {
     /// # Errors
     ///
     /// The exit status, and the reason why it can't be worked on.
-    pub(crate) fn open(engine: &Engine, args: &Run, shape: Shape) -> Result<Self, (u8, String)> {
-        let name = args.queue_name().to_owned();
-        let place = match engine {
-            Engine::File(path) => Self::file(path, args.works, &name, shape).map_err(|why| (USAGE, why))?,
+    fn open(durable: &Durable, options: &config::Queue, shape: Shape) -> Result<Self, (u8, String)> {
+        let name = durable.queue.clone();
+        let place = match &durable.engine {
+            Engine::File(path) => Self::file(path, durable, shape).map_err(|why| (USAGE, why))?,
             Engine::Server(server) => {
                 Postgres::check(server).map_err(|e| (USAGE, plain(&e)))?;
-                crate::system::limits::check_threads().map_err(|e| (1, e.to_string()))?;
-                Self::server(server, &name, args, shape).map_err(|e| (1, plain(&e)))?
+                limits::check_threads().map_err(|e| (1, e.to_string()))?;
+                let open = || {
+                    let builder =
+                        Postgres::connect(server).wait()?.queue_with(&name, Cause::merge).front(shape);
+                    queue::at_server(builder, options, durable.lease).open().wait()
+                };
+                Place::Server(open().map_err(|e| (1, plain(&e)))?)
             }
         };
         Ok(Self {
@@ -97,8 +128,8 @@ impl State {
         })
     }
 
-    fn file(path: &Path, works: bool, name: &str, shape: Shape) -> Result<Place, String> {
-        let option = if works { "sqlite:" } else { "--state " };
+    fn file(path: &Path, durable: &Durable, shape: Shape) -> Result<Place, String> {
+        let option = if durable.works { "sqlite:" } else { "--state " };
         let named = format!("{option}{}", path.display());
         let about = |e: EngineError| match e {
             // "nothing has changed" says nothing of a file that was only opened
@@ -106,18 +137,13 @@ impl State {
             e => format!("{named}: {e}"),
         };
         let file = Sqlite::open(path).map_err(about)?;
-        let queue = file.queue_with(name, Cause::merge).front(shape).open();
+        let queue = file.queue_with(&durable.queue, Cause::merge).front(shape).open();
         let queue = queue.map_err(about)?;
         Ok(Place::File { path: path.to_owned(), named, file, queue })
     }
 
-    fn server(server: &str, name: &str, args: &Run, shape: Shape) -> Result<Place, EngineError> {
-        let builder = Postgres::connect(server).wait()?.queue_with(name, Cause::merge).front(shape);
-        Ok(Place::Server(at_server(builder, args).open().wait()?))
-    }
-
     /// The queue in memory.
-    pub(crate) fn queue(&self) -> crate::run::queue::Queue {
+    pub(crate) fn queue(&self) -> Queue {
         match &self.place {
             Place::File { queue, .. } => queue.in_memory().clone(),
             Place::Server(queue) => queue.in_memory().clone(),

@@ -14,17 +14,20 @@ use requeue::{Fate, Outcome, Phase, RunReport, Worker};
 use requeue_prometheus::QueueSink;
 use requeue_watch::Event;
 
-use crate::args::Run;
-use crate::args::engine::ENGINE;
+use crate::config::Run;
+use crate::config::engine::ENGINE;
+use crate::input::cause::{Cause, Seen};
+use crate::input::keys::Key;
 use crate::input::line::{Beside, Format};
 use crate::input::loops::{self, Loops};
 use crate::report::files::{self, Files};
 use crate::report::joblog::Row;
 use crate::report::log::{Log, Subject};
-use crate::report::run_stats::{GaveUp, Key, RunStats};
+use crate::report::outcome::Failure;
+use crate::report::run_stats::{GaveUp, RunStats};
 use crate::run::child::Supervisor;
-use crate::run::intake::{Begin, Cause, Intake, Seen};
-use crate::run::outcome::{Failure, StartError, Verdict, judge, judge_start};
+use crate::run::intake::{Begin, Intake};
+use crate::run::judge::{StartError, Verdict, judge, judge_start};
 use crate::run::queue::Queue;
 use crate::run::state::State;
 use crate::run::template::Template;
@@ -38,7 +41,7 @@ type Job = requeue::Run<Key, Cause>;
 /// State shared by the workers.
 #[derive(Debug)]
 pub(crate) struct App {
-    pub(crate) args: Run,
+    pub(crate) config: Run,
     pub(crate) queue: Queue,
     /// The file of the queue, if it is in one.
     pub(crate) state: Option<Arc<State>>,
@@ -174,7 +177,7 @@ impl App {
     }
 
     fn is_in_file(&self) -> bool {
-        self.state.is_some() && !self.args.is_on_server()
+        self.state.is_some() && !self.config.is_on_server()
     }
 
     /// Whether the key must wait until it is known what writes its file.
@@ -230,7 +233,7 @@ impl App {
             .env("REQUEUE_ATTEMPT", attempt.to_string())
             .env("REQUEUE_FAILURES", turn.failures.to_string())
             .env("REQUEUE_FENCE", job.fence().to_string());
-        if self.args.works {
+        if self.config.works() {
             // there may be a password in it
             command.env_remove(ENGINE);
         }
@@ -246,7 +249,7 @@ impl App {
             },
             None => command.env_remove("REQUEUE_PAYLOAD"),
         };
-        let tags = self.args.tag.then(|| self.supervisor.console.tags(key));
+        let tags = self.config.tag.then(|| self.supervisor.console.tags(key));
         self.run_stats.begins(key);
         let (start, began) = (SystemTime::now(), Instant::now());
         let finish =
@@ -265,14 +268,14 @@ impl App {
         }
         self.run_stats.ended();
         match finish {
-            Ok(Some(finish)) => Ok(judge(finish.ended, attempt, &self.args)),
+            Ok(Some(finish)) => Ok(judge(finish.ended, attempt, &self.config.ends)),
             Ok(None) => {
                 self.run_stats.not_begun();
                 Ok(Verdict::NotBegun)
             }
             Err(e) => {
                 self.run_stats.not_begun();
-                match judge_start(e, self.supervisor.ever_started(), attempt, &self.args) {
+                match judge_start(e, self.supervisor.ever_started(), attempt, &self.config.ends) {
                     StartError::Key(verdict) => Ok(verdict),
                     StartError::Program(status, e) => Err((status, e)),
                 }
@@ -284,7 +287,7 @@ impl App {
     /// the order of its runs.
     fn book(&self, row: &Row<'_>) {
         if let Some(e) = self.files.joblog.as_ref().and_then(|joblog| joblog.record(row)) {
-            let path = self.args.joblog.as_deref().unwrap_or("".as_ref());
+            let path = self.config.files.joblog.as_deref().unwrap_or("".as_ref());
             self.log.note(&format!("{}; the runs go on", files::about("--joblog", path, &e)));
         }
     }
@@ -326,7 +329,7 @@ impl App {
                 let beside = Some(beside(job));
                 let outcome = Outcome::GiveUp(why.clone().into());
                 self.run_stats.give_up(GaveUp { key: key.to_vec(), beside, why, attempts });
-                if self.args.fail_fast {
+                if self.config.fail_fast {
                     self.supervisor.control.raise(Level::LastRuns);
                 }
                 outcome

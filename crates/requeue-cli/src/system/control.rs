@@ -17,7 +17,7 @@ pub(crate) struct Broadcast {
 
 impl Broadcast {
     fn new() -> std::io::Result<Self> {
-        let (listen, send) = crate::run::child::pipe()?;
+        let (listen, send) = crate::system::pipe::pipe()?;
         Ok(Self { listen, send: Mutex::new(Some(send)) })
     }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod at;
 pub(crate) mod duration;
+pub(crate) mod json;
 pub(crate) mod show;

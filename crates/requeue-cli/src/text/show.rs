@@ -65,48 +65,6 @@ pub(crate) fn key(bytes: &[u8]) -> String {
     format!("{}… ({} bytes)", quoted(&bytes[..end]), bytes.len())
 }
 
-/// A JSON string, quotes included.
-pub(crate) fn json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// The members for a key in a JSON object: `"key":"…"`; if the key is not UTF-8 the text has replacement
-/// characters, and `"key_hex"` has the exact bytes.
-pub(crate) fn json_key(bytes: &[u8]) -> String {
-    json_bytes("key", bytes)
-}
-
-/// The members for other bytes, with this name.
-pub(crate) fn json_bytes(name: &str, bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => format!("\"{name}\":{}", json(text)),
-        Err(_) => {
-            let mut out = format!("\"{name}\":{},\"{name}_hex\":\"", json(&String::from_utf8_lossy(bytes)));
-            for b in bytes {
-                let _ = write!(out, "{b:02x}");
-            }
-            out.push('"');
-            out
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,16 +110,5 @@ mod tests {
         assert!(shown.ends_with("… (200000 bytes)"), "{shown}");
         assert!(!shown.contains('\\'), "{shown}");
         assert_eq!(key(b"short"), "short");
-    }
-
-    #[test]
-    fn json_strings_are_what_a_json_reader_reads() {
-        let text = "a\"b\\c\n\t\r\u{1}\u{7f}\u{85}é\u{1F600}";
-        let read: String = serde_json::from_str(&json(text)).unwrap();
-        assert_eq!(read, text);
-        let object = format!("{{{}}}", json_key(b"a\xff"));
-        let read: serde_json::Value = serde_json::from_str(&object).unwrap();
-        assert_eq!(read["key"], "a\u{fffd}");
-        assert_eq!(read["key_hex"], "61ff");
     }
 }

@@ -11,10 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use requeue_watch::Event;
 
-use crate::args::{On, Run};
-use crate::report::run_stats::Distinct;
-use crate::run::intake::Seen;
-use crate::run::outcome::Verdict;
+use crate::config::{On, Watch};
+use crate::input::cause::Seen;
+use crate::input::distinct::Distinct;
+use crate::run::judge::Verdict;
 
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -30,11 +30,9 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// `None` if keys are not files.
-    pub(crate) fn new(args: &Run) -> Option<Self> {
-        let [initial, write, delete] = [On::Initial, On::Write, On::Delete].map(|on| args.runs_on(on));
-        let files = || Self { known: Mutex::default(), initial, write, delete, one: args.one };
-        (!args.watch.is_empty()).then(files)
+    pub(crate) fn new(watch: &Watch) -> Self {
+        let [initial, write, delete] = [On::Initial, On::Write, On::Delete].map(|on| watch.runs_on(on));
+        Self { known: Mutex::default(), initial, write, delete, one: watch.one }
     }
 
     /// Records that a program knows this file.
@@ -108,7 +106,7 @@ fn is_gone(key: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outcome::Failure;
+    use crate::report::outcome::Failure;
 
     /// A directory's watched files, with one key that exists and one that does not.
     fn setting(on: [bool; 3]) -> (Watched, tempfile::TempDir, Vec<u8>, Vec<u8>) {

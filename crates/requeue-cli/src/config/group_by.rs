@@ -1,11 +1,6 @@
 //! `--group-by`: the group of a key.
 
 use regex::bytes::Regex;
-use requeue::GroupRules;
-
-use crate::args::{Engine, Run};
-use crate::report::run_stats::Key;
-use crate::run::queue::Shape;
 
 /// The rule for the group of a key.
 #[derive(Clone, Debug)]
@@ -49,29 +44,6 @@ impl GroupBy {
             }
         }
     }
-}
-
-/// Burst of a rate: a hundredth of a second's worth, so that nothing is lost by waking up late.
-pub(crate) fn at_once(rate: f64) -> u32 {
-    ((rate / 100.0) as u32).max(1)
-}
-
-/// Makes the queue take turns between the groups of the options. On a server the server does.
-pub(crate) fn with_groups(args: &Run) -> Shape {
-    let is_here = !matches!(args.engine(), Some(Engine::Server(_)));
-    let Some(group_by) = args.group_by.clone().filter(|_| is_here) else {
-        return Box::new(|builder| builder);
-    };
-    let rules = GroupRules::new();
-    let rules = match args.group_cap {
-        Some(most) => rules.cap(most.get()),
-        None => rules,
-    };
-    let rules = match args.group_rate {
-        Some(rate) => rules.rate(rate, at_once(rate)),
-        None => rules,
-    };
-    Box::new(move |builder| builder.group_by_with(move |key: &Key| group_by.group(key), rules))
 }
 
 #[cfg(test)]
