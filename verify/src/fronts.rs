@@ -11,9 +11,10 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddNow, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions,
-    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Op, Order, ReadyOrder,
+    Get, GetError, GetMany, GetManyTimeout, GetTimeout, GroupRules, Item, Items, Only, Order, ReadyOrder,
     Refused, Restore, Ticket, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
+use requeue_engine::Op;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,7 +1,8 @@
 //! The schema of the file, and the connection of its writer.
 
 use crate::lock::{self, Database, Turn, Writes, beside};
-use requeue::{BoxError, EngineError};
+use requeue::BoxError;
+use requeue_engine::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::fs::File;

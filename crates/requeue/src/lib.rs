@@ -9,7 +9,6 @@ mod add;
 mod add_many;
 mod adders;
 mod adding;
-mod answer;
 mod blocking;
 mod builder;
 mod control;
@@ -32,7 +31,6 @@ mod key;
 mod late_drops;
 mod layers;
 mod metrics;
-mod op;
 mod owner;
 mod panics;
 mod pause;
@@ -40,11 +38,8 @@ mod phase;
 mod queue;
 mod restore;
 mod room;
-#[cfg(feature = "schedule")]
-mod schedule;
 mod snapshot;
 mod source;
-mod stored;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
@@ -55,6 +50,7 @@ mod waiting;
 mod worker;
 
 pub mod clock;
+#[doc(hidden)]
 pub mod engine;
 pub mod limiter;
 mod lock;
@@ -83,7 +79,6 @@ pub use metrics::{
     EngineGauges, Gauges, GroupGauges, LeaseGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd,
     StoreGauges, WorkerCounts,
 };
-pub use op::{AddFailed, AsyncQueue, EngineError, Op};
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{

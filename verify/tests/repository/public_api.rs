@@ -370,6 +370,7 @@ fn the_public_items_are_those_that_are_written_down() {
     for library in [
         "requeue",
         "requeue-core",
+        "requeue-engine",
         "requeue-prometheus",
         "requeue-sim",
         "requeue-postgres",

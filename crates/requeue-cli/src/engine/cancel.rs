@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::os::unix::ffi::OsStringExt as _;
 
-use requeue::engine::{Listed, Status};
+use requeue_engine::{Listed, Status};
 
 use super::commands::{Ended, done, plain, unknown, with};
 use crate::args::engine::{Cancel, Makes, Queue};

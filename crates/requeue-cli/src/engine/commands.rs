@@ -5,8 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
-use requeue::EngineError;
-use requeue::engine::{Holder, Listed, Status};
+use requeue_engine::{EngineError, Holder, Listed, Status};
 use requeue_postgres::{GroupState, Process};
 
 use super::add::{Adding, Broken};

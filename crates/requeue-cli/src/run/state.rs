@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op};
+use requeue::{Add, Added, KeyState, Only};
+use requeue_engine::{AddFailed, EngineError, Op};
 use requeue_postgres::Postgres;
 use requeue_sqlite::{Client, Sqlite};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
