@@ -11,7 +11,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/minimal
 # A workspace of the libraries alone, with a lock file of its own.
 rm -rf "$target/workspace"
 mkdir -p "$target/workspace/crates"
-for library in requeue-core requeue requeue-prometheus requeue-sim requeue-sqlite requeue-postgres requeue-watch; do
+for library in requeue-core requeue requeue-engine requeue-prometheus requeue-sim requeue-sqlite requeue-postgres requeue-watch; do
     cp -r "crates/$library" "$target/workspace/crates/"
 done
 sed 's/^members = .*/members = ["crates\/*"]/; /^exclude = /d' Cargo.toml >"$target/workspace/Cargo.toml"

@@ -11,7 +11,8 @@ use crate::fronts::{
     guards, hands_out_and_looks, how, no_key, options, seen, unfinished,
 };
 use crate::probe::{Key, Value};
-use requeue::{AddFailed, Added, Cursor, EngineError, Only, Phase, Refused, TryGetError, Unfinished};
+use requeue::{Added, Cursor, Only, Phase, Refused, TryGetError, Unfinished};
+use requeue_engine::{AddFailed, EngineError};
 use requeue_sqlite::{Client, Queue, Sqlite, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;

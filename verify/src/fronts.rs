@@ -11,9 +11,10 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get,
-    GetError, GetMany, GroupRules, Item, Items, Only, Op, Order, ReadyOrder, Refused, Restore, Ticket,
-    Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    GetError, GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Ticket, Timeout,
+    TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
+use requeue_engine::Op;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;

@@ -15,6 +15,7 @@
 pub mod adapter;
 pub mod cluster;
 pub mod durable;
+#[allow(clippy::needless_pass_by_value, reason = "each test owns the engine that was made for it")]
 pub mod engines;
 pub mod fronts;
 pub mod limits;

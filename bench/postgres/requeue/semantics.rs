@@ -2,8 +2,8 @@
 //! and two transactions that trigger the same keys in opposite order.
 
 use crate::Res;
-use requeue::engine::Status;
 use requeue::{Add, Run, Worker};
+use requeue_postgres::Status;
 use requeue_postgres::{Postgres, Queue};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};

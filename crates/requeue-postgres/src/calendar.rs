@@ -1,6 +1,6 @@
 //! Times of schedules by the server's clock.
 
-use requeue::engine::Schedule;
+use requeue_engine::Schedule;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Microseconds since 1970.

@@ -12,8 +12,8 @@ use crate::link::{
 use crate::queue::QueueBuilder;
 use crate::schema::{known, make};
 use crate::sleepers::Sleepers;
-use requeue::engine::{Answer, Key};
-use requeue::{BoxError, EngineError, Op};
+use requeue::BoxError;
+use requeue_engine::{Answer, EngineError, Key, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::RandomState;

@@ -16,7 +16,7 @@ use crate::post::{Held, NOBODY, Post};
 use crate::run_ledger::{Claimed, End, How, RunLedger};
 use crate::schema::Serving;
 use futures_util::future::select;
-use requeue::engine::{Key, Schedule};
+use requeue_engine::{Key, Schedule};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};

@@ -2,8 +2,7 @@
 //! schema, at `requeue.claim`.
 
 use crate::link::{Failed, Link};
-use requeue::EngineError;
-use requeue::engine::Key;
+use requeue_engine::{EngineError, Key};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;

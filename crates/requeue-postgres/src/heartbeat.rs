@@ -10,7 +10,7 @@ use crate::lanes::Lanes;
 use crate::link::{Failed, Link};
 use crate::post::{Held, NOBODY, Post};
 use crate::schema::Serving;
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -59,7 +59,7 @@
 //! # How
 //!
 //! A process claims keys for its waiting workers, and gives them to a [queue in memory](requeue::WorkQueue),
-//! through the [interface for engines](requeue::engine). At the end of a run that queue reports the key's
+//! through the [interface for engines](requeue_engine). At the end of a run that queue reports the key's
 //! state, and forgets the key. Ends and the next claim are one statement. A thread of the engine's own does
 //! all that, so a program needs no runtime for it.
 
@@ -92,5 +92,5 @@ pub use connect::Postgres;
 pub use groups::GroupRules;
 pub use processes::Process;
 pub use queue::{Queue, QueueBuilder};
-pub use requeue::engine::Schedule;
+pub use requeue_engine::{AddFailed, EngineError, Holder, Key, Listed, Op, Schedule, Status};
 pub use run::{Ended, RunExt};

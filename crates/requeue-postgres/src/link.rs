@@ -2,7 +2,8 @@
 
 use crate::typed::{Param, with_types};
 use futures_util::future::{Either, select};
-use requeue::{BoxError, EngineError};
+use requeue::BoxError;
+use requeue_engine::EngineError;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;

@@ -3,8 +3,7 @@
 use crate::add_batcher::priority;
 use crate::link::Link;
 use crate::processes::holder;
-use requeue::EngineError;
-use requeue::engine::{Listed, Status};
+use requeue_engine::{EngineError, Listed, Status};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::time::Duration;

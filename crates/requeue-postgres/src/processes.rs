@@ -1,7 +1,7 @@
 //! The processes that work on a queue.
 
 use crate::link::{Failed, Link};
-use requeue::engine::Holder;
+use requeue_engine::Holder;
 use std::time::Duration;
 use tokio_postgres::Row;
 

@@ -11,11 +11,13 @@ use crate::run_ledger::{Backoff, Claimed, Gave, How, RunLedger};
 use crate::schema::known;
 use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
-use requeue::engine::{Answer, Key, Listed, LocalQueue, Source, StoredTrigger};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Builder, Drain, DrainOptions, EngineError, Get, GetMany, Item, Items,
-    Op, ReadEngine, Restore, ShutDown, TryGetError, Unfinished, WorkQueue,
+    Add, Added, Builder, Drain, DrainOptions, Get, GetMany, Item, Items, ReadEngine, Restore, ShutDown,
+    Source, TryGetError, Unfinished, WorkQueue,
+};
+use requeue_engine::{
+    AddFailed, Answer, AsyncQueue, EngineError, Key, Listed, LocalQueue, Op, StoredTrigger, with_journal,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -301,7 +303,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let limiter = Exponential::new(backoff.base, backoff.max).map_err(|e| refused(e.to_string()))?;
         let front = front.limiter(limiter).name(&name).unfinished(Unfinished::Retry);
         let front = customize.into_iter().fold(front, |front, change| change(front));
-        let front = front.priorities().journal(ledger.clone()).build().map_err(|e| refused(e.to_string()))?;
+        let front =
+            with_journal(front.priorities(), ledger.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(ledger.clock.set(Source::front(&front).clock()));
         let serving = hub.heartbeat.serving.clone();
         let lease = Arc::new(Lease::new(ledger.clone(), lease, hub.sleepers.name.clone(), serving));

@@ -3,8 +3,8 @@
 use crate::link::Failed;
 use crate::run_ledger::RunLedger;
 use crate::typed::with_types;
-use requeue::engine::Key;
-use requeue::{EngineError, IntoOutcome, Outcome, Run};
+use requeue::{IntoOutcome, Outcome, Run};
+use requeue_engine::{EngineError, Key, engine_of};
 use std::future::Future;
 use tokio_postgres::GenericClient;
 
@@ -98,7 +98,7 @@ pub trait RunExt {
 
 /// The queue, the key's bytes and the fence.
 fn place<K: Key, V>(run: &Run<K, V>) -> Result<(&RunLedger<K>, Vec<u8>, i64), EngineError> {
-    let ledger = run.engine().and_then(|engine| engine.downcast_ref::<RunLedger<K>>());
+    let ledger = engine_of(run).and_then(|engine| engine.downcast_ref::<RunLedger<K>>());
     match ledger {
         Some(ledger) => {
             Ok((ledger, run.key().to_bytes().into(), i64::try_from(run.fence().0).unwrap_or(i64::MAX)))

@@ -1,8 +1,8 @@
 //! The ledger of a process's runs: recorded by the queue in memory, sent by the [exchange](crate::exchange).
 
 use crate::add_batcher::{fitting, micros};
-use requeue::engine::{Journal, Key, Known};
 use requeue::{Clock, Fence, Instant};
+use requeue_engine::{Journal, Key, Known};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::any::Any;

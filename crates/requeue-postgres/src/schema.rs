@@ -6,7 +6,8 @@
 //! `functions.sql`).
 
 use crate::link::{Failed, Link};
-use requeue::{BoxError, EngineError};
+use requeue::BoxError;
+use requeue_engine::EngineError;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio_postgres::Row;

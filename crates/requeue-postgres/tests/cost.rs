@@ -5,7 +5,8 @@
 mod common;
 
 use self::common::{Database, LONG, Looks, add, block_on, open, until};
-use requeue::{Add, AddFailed, Added, Op, Run, Worker};
+use requeue::{Add, Added, Run, Worker};
+use requeue_engine::{AddFailed, Op};
 use requeue_postgres::{Postgres, Queue};
 use std::sync::mpsc;
 use std::time::Duration;

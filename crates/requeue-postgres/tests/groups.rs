@@ -5,8 +5,8 @@
 mod common;
 
 use self::common::{Database, LONG, block_on, until};
-use requeue::engine::Status;
 use requeue::{Add, Outcome, Run, Worker};
+use requeue_engine::Status;
 use requeue_postgres::{GroupRules, Queue};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

@@ -6,7 +6,8 @@ mod common;
 
 use self::common::cluster::Cluster;
 use self::common::{Database, LONG, block_on, open, until};
-use requeue::{EngineError, Outcome, Run, Worker};
+use requeue::{Outcome, Run, Worker};
+use requeue_engine::EngineError;
 use requeue_postgres::Postgres;
 
 /// The examples of a page, in their order.

@@ -7,10 +7,8 @@ use self::common::cluster::{Cluster, With};
 use self::common::{
     Database, LONG, Looks, add, are_held, block_on, leases_end, next_of, open, somebody_waits, until,
 };
-use requeue::engine::Status;
-use requeue::{
-    Add, Added, BoxError, EngineError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker,
-};
+use requeue::{Add, Added, BoxError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker};
+use requeue_engine::{EngineError, Status};
 use requeue_postgres::{Ended, LONGEST_KEY, Postgres, Queue, RunExt};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -1698,7 +1696,7 @@ struct Slow(String);
 
 static SLOW: Mutex<Option<(Sender<()>, Receiver<()>)>> = Mutex::new(None);
 
-impl requeue::engine::Key for Slow {
+impl requeue_engine::Key for Slow {
     fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
         self.0.as_bytes().into()
     }
@@ -1863,7 +1861,7 @@ impl Brittle {
     }
 }
 
-impl requeue::engine::Key for Brittle {
+impl requeue_engine::Key for Brittle {
     fn to_bytes(&self) -> std::borrow::Cow<'_, [u8]> {
         self.0.as_bytes().into()
     }

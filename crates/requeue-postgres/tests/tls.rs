@@ -54,7 +54,7 @@ fn connections_are_encrypted_and_certificates_checked_as_the_string_says() {
     let connects = |name: &str, string: &str| {
         let glue = if string.contains('?') { '&' } else { '?' };
         let pg = Postgres::connect(&format!("{string}{glue}application_name={name}")).wait()?;
-        Ok::<_, requeue::EngineError>((encrypted(&cluster, name), pg))
+        Ok::<_, requeue_engine::EngineError>((encrypted(&cluster, name), pg))
     };
     let refused =
         |string: &str| connects("refused", string).map(|(how, _)| how).expect_err(string).to_string();

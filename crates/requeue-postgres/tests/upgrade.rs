@@ -9,7 +9,8 @@
 mod common;
 
 use self::common::{Database, LONG, block_on, nobody_waits, open, somebody_waits, until};
-use requeue::{EngineError, Outcome, Run, Worker};
+use requeue::{Outcome, Run, Worker};
+use requeue_engine::EngineError;
 use requeue_postgres::Postgres;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

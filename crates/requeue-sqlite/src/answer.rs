@@ -1,7 +1,7 @@
 //! A call that is being written: waited for or awaited.
 
 use crate::writer::Writer;
-use requeue::engine::{Answer, Call};
+use requeue_engine::{Answer, Call};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 

@@ -9,7 +9,7 @@
 use crate::rows::{
     MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,
 };
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use rusqlite::{Connection, params};
 use std::sync::Arc;
 use std::time::Duration;

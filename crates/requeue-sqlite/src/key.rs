@@ -1,6 +1,6 @@
 //! Encoding of values in the file.
 
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -38,7 +38,7 @@
 //!   attempt and its value. A retry that comes too late for a queue that is shut down stays in the file too.
 //! - A waiting key is due at its time of day even after a restart. If the clock was set back meanwhile it
 //!   waits at most its whole delay once more.
-//! - A full disk, or another disk error, refuses triggers ([`EngineError`](requeue::EngineError) says whether
+//! - A full disk, or another disk error, refuses triggers ([`EngineError`] says whether
 //!   anything may have been written). Runs go on, their ends are kept and written later, and the handles stay
 //!   usable.
 //! - One process works on a queue, whatever name it uses for the file; a second one gets an error that names
@@ -51,7 +51,7 @@
 //! # How
 //!
 //! The [queue in memory](requeue::WorkQueue) is the front, through the [interface for
-//! engines](requeue::engine). A trigger is recorded, written in the next transaction, and given to the front
+//! engines](requeue_engine). A trigger is recorded, written in the next transaction, and given to the front
 //! when it is on the disk. A lone caller commits itself; for many at once a thread of the file's commits for
 //! all of them. At the end of a run the front reports the key's state, under its lock; that replaces the
 //! file's state. So a row is always the state in memory at some instant, plus the triggers since then.
@@ -79,4 +79,4 @@ mod writer;
 pub use client::{AddOptions, Client, FileStats};
 pub use file::{QueueBuilder, Sqlite};
 pub use queue::Queue;
-pub use requeue::engine::{Key, Listed, Schedule, Status};
+pub use requeue_engine::{AddFailed, EngineError, Key, Listed, Op, Schedule, Status};

@@ -4,7 +4,7 @@
 use crate::inbox::{InboxRow, unread};
 use crate::lock::Running;
 use crate::rows::{Wall, duration, micros};
-use requeue::engine::{Listed, Status};
+use requeue_engine::{Listed, Status};
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -13,7 +13,7 @@
 
 use crate::lock::{Database, beside};
 use crate::schema::{CACHE_OF_A_SCAN, Head, about, not_applied};
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fmt::Write as _;

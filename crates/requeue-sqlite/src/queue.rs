@@ -7,11 +7,11 @@ use crate::rows::{MergeBytes, TriggerRow};
 use crate::run_ledger::RunLedger;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
-use requeue::engine::{Answer, Key, LocalQueue, Source, StoredTrigger};
 use requeue::{
-    Add, AddFailed, Added, AsyncQueue, Cancelled, Drain, DrainOptions, EngineError, Get, GetMany, Item,
-    Items, KeyState, NotHeld, Op, Phase, Refused, ShutDown, Snapshot, Stats, TryGetError, WorkQueue,
+    Add, Added, Cancelled, Drain, DrainOptions, Get, GetMany, Item, Items, KeyState, NotHeld, Phase, Refused,
+    ShutDown, Snapshot, Source, Stats, TryGetError, WorkQueue,
 };
+use requeue_engine::{AddFailed, Answer, AsyncQueue, EngineError, Key, LocalQueue, Op, StoredTrigger};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;

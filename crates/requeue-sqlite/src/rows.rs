@@ -11,8 +11,8 @@
 
 use crate::schedule::RULES;
 use crate::store::Failed;
-use requeue::engine::Schedule;
-use requeue::{EngineError, Instant};
+use requeue::Instant;
+use requeue_engine::{EngineError, Schedule};
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Keys of a file that come again at times of the calendar.
 
 use crate::rows::{Wall, micros};
-use requeue::engine::Schedule;
+use requeue_engine::Schedule;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// From here on `every` of a row is the number of a rule instead of an interval in microseconds.

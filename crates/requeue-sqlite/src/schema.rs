@@ -1,7 +1,8 @@
 //! The schema of the file, and the connection of its writer.
 
 use crate::lock::{self, Database, Turn, Writes, beside};
-use requeue::{BoxError, EngineError};
+use requeue::BoxError;
+use requeue_engine::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::fs::File;
@@ -167,7 +168,7 @@ pub(crate) fn is_ours(database: &Database) -> bool {
     };
     database.head().is_some_and(|head| {
         head.starts_with(b"SQLite format 3\0")
-            && number(&head, 68) == Some(APPLICATION.cast_unsigned())
+            && number(&head, 68) == Some(u32::from_be_bytes(APPLICATION.to_be_bytes()))
             && number(&head, 60).is_some_and(|version| (1..=VERSION).contains(&version))
     })
 }

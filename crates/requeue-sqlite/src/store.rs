@@ -8,7 +8,8 @@ use crate::rows::{
     write_trigger,
 };
 use crate::schema::{Link, Scan, not_applied, words};
-use requeue::{BoxError, EngineError};
+use requeue::BoxError;
+use requeue_engine::EngineError;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,8 @@
 mod common;
 
 use self::common::{LONG, once_free};
-use requeue::{Add, AddFailed, Added, EngineError, Fence, Outcome, Run, Worker};
+use requeue::{Add, Added, Fence, Outcome, Run, Worker};
+use requeue_engine::{AddFailed, EngineError};
 use requeue_sqlite::{Queue, Sqlite};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};

@@ -4,7 +4,8 @@
 mod common;
 
 use self::common::{LONG, once_free};
-use requeue::{Add, EngineError, Outcome, Run, Worker};
+use requeue::{Add, Outcome, Run, Worker};
+use requeue_engine::EngineError;
 use requeue_sqlite::{AddOptions, Client, Queue, Sqlite, Status};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

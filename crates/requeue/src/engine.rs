@@ -1,29 +1,12 @@
-//! The interface for engines: queues that keep their keys outside of the process's memory.
-//!
-//! An engine has a queue in memory in front of its store. The queue in memory hands the keys out, runs timers
-//! and back-off, and serves the [`Worker`](crate::Worker)s. The engine writes down what that queue knows, so
-//! that another process can continue from there:
-//!
-//! - It first writes a trigger, and then gives it to the queue in memory: [`LocalQueue::apply`].
-//! - It is told the state of a key at each end of a run: [`Journal::changed`]. With the triggers applied by
-//!   then ([`Journal::applied`]) that is complete: a key's stored state is the journal's latest, plus the
-//!   triggers after it.
-//! - When it opens, it gives the queue in memory all that it has read: [`WorkQueue::restore`].
-//!
-//! A queue without an engine has none of this, and pays nothing for it.
+//! The seam for engines. Users find it in the crate `requeue-engine`, beside all else that engines share.
 
-pub use crate::answer::Answer;
-pub use crate::journal::{Fence, Journal, Known};
-pub use crate::op::Call;
-#[cfg(feature = "schedule")]
-#[cfg_attr(docsrs, doc(cfg(feature = "schedule")))]
-pub use crate::schedule::Schedule;
-pub use crate::source::{LocalQueue, Source};
-pub use crate::stored::{Holder, Key, Listed, Status};
+pub use crate::journal::{Journal, Known};
+pub use crate::source::LocalQueue;
 
 use crate::add::{Add, When};
-use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, WorkQueue};
+use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, Run, WorkQueue};
 use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger};
+use std::any::Any;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,32 +65,48 @@ impl StoredTrigger {
     }
 }
 
-impl<K, V, S> Builder<K, V, S> {
-    /// Makes the queue the front of an engine, which writes down what is known of its keys.
-    ///
-    /// The journal is told of each end of a run, and of cancelled and forgotten keys. It is told that a run
-    /// has no end ([`Journal::refused`]) if its retry was refused because the queue is shut down, or if its
-    /// guard was dropped while user code panics: the store then keeps the key as it was before that run, and
-    /// the next process runs it again. It is not told of waiting keys that a shutdown drops. Such a queue has
-    /// no bound.
-    ///
-    /// ```
-    /// # use requeue::{Fence, engine::{Journal, Known}};
-    /// # struct Recorder;
-    /// # impl Journal<u32, ()> for Recorder {
-    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
-    /// # fn applied(&self, _: u64) {}
-    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
-    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
-    /// # }
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u32>::builder().journal(std::sync::Arc::new(Recorder)).build()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn journal(mut self, journal: Arc<dyn Journal<K, V>>) -> Self {
-        self.settings.journal = Some(journal);
-        self
-    }
+/// Makes the queue the front of an engine, which writes down what is known of its keys.
+///
+/// The journal is told of each end of a run, and of cancelled and forgotten keys. It is told that a run has no
+/// end ([`Journal::refused`]) if its retry was refused because the queue is shut down, or if its guard was
+/// dropped while user code panics: the store then keeps the key as it was before that run, and the next process
+/// runs it again. It is not told of waiting keys that a shutdown drops. Such a queue has no bound.
+///
+/// ```
+/// # use requeue::{Fence, engine::{Journal, Known, with_journal}};
+/// # struct Recorder;
+/// # impl Journal<u32, ()> for Recorder {
+/// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+/// # fn applied(&self, _: u64) {}
+/// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+/// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+/// # }
+/// # use requeue::WorkQueue;
+/// let q = with_journal(WorkQueue::<u32>::builder(), std::sync::Arc::new(Recorder)).build()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn with_journal<K, V, S>(
+    mut queue: Builder<K, V, S>,
+    journal: Arc<dyn Journal<K, V>>,
+) -> Builder<K, V, S> {
+    queue.settings.journal = Some(journal);
+    queue
+}
+
+/// The [`Journal::engine`] of the engine that the run's worker works for: the engine's own calls for its runs
+/// need it. `None` in memory.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker, engine::engine_of};
+/// let q = WorkQueue::new();
+/// let worker = Worker::of(&q).start_threads(|run| assert!(engine_of(&run).is_none()))?;
+/// q.add("a")?;
+/// # worker.drain(std::time::Duration::MAX).wait();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn engine_of<K, V>(run: &Run<K, V>) -> Option<&dyn Any> {
+    run.engine()
 }
 
 impl<K, V> LocalQueue<K, V> {

@@ -130,7 +130,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn fence(&self, key: &K) -> Fence;
 
-    /// The value of [`Run::engine`](crate::Run::engine), where the engine's own calls for its runs find what
+    /// The value of [`engine_of`](crate::engine::engine_of), where the engine's own calls for its runs find what
     /// they need.
     ///
     /// ```

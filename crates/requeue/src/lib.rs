@@ -9,7 +9,6 @@ mod add;
 mod add_many;
 mod adders;
 mod adding;
-mod answer;
 mod asking;
 mod blocking;
 mod builder;
@@ -33,7 +32,6 @@ mod key;
 mod late_drops;
 mod layers;
 mod metrics;
-mod op;
 mod owner;
 mod panics;
 mod pause;
@@ -41,11 +39,8 @@ mod phase;
 mod queue;
 mod restore;
 mod room;
-#[cfg(feature = "schedule")]
-mod schedule;
 mod snapshot;
 mod source;
-mod stored;
 #[cfg(feature = "stream")]
 mod stream;
 mod sync;
@@ -57,6 +52,7 @@ mod waiting;
 mod worker;
 
 pub mod clock;
+#[doc(hidden)]
 pub mod engine;
 pub mod limiter;
 mod lock;
@@ -85,7 +81,6 @@ pub use metrics::{
     EngineGauges, Gauges, GroupGauges, LeaseGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd,
     StoreGauges, WorkerCounts,
 };
-pub use op::{AddFailed, AsyncQueue, EngineError, Op};
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{

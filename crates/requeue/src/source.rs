@@ -4,22 +4,15 @@ use crate::WorkQueue;
 use crate::hold::Shared;
 use std::sync::Arc;
 
-/// A source of keys for a [`Worker`](crate::Worker): a [`WorkQueue`], or an engine.
+/// A source of keys for a [`Worker`](crate::Worker): a [`WorkQueue`], or the queue of an engine.
 ///
 /// ```
-/// # use requeue::{Source, WorkQueue, engine::LocalQueue};
-/// struct Engine(WorkQueue<String>);
-/// impl Source for Engine {
-///     type Key = String;
-///     type Value = ();
-///     fn front(&self) -> LocalQueue<String, ()> {
-///         self.0.front()
-///     }
+/// # use requeue::{Run, Source, WorkQueue, Worker};
+/// fn print_all(queue: &impl Source<Key = String, Value = ()>) -> Worker {
+///     Worker::of(queue).start_threads(|run: Run<String>| println!("{}", run.key())).expect("threads")
 /// }
-/// # use requeue::Worker;
-/// let worker = Worker::of(&Engine(WorkQueue::new())).start_threads(|run| println!("{}", run.key()))?;
+/// let worker = print_all(&WorkQueue::new());
 /// # worker.stop(std::time::Duration::MAX).wait();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source {
     /// Type of its keys.

@@ -41,7 +41,7 @@ pub fn e9_failures_attempt_value_and_priority_are_as_they_were<E: Engine>(engine
     let queue = engine.open();
     for (value, priority) in [(1, 0), (2, 7)] {
         let add = Add::now().value(vec![value]).priority(priority);
-        queue.add_with(key("a"), add.into()).wait().expect("open");
+        queue.add_with(key("a"), add).wait().expect("open");
     }
     let work = Work::on(&queue, |_| Outcome::Retry("not yet".into()));
     let mut saw = vec![work.next(), work.next()];

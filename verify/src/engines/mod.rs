@@ -3,7 +3,8 @@
 
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
-use requeue::{AsyncQueue, Clock as _, KeyState, Outcome, Run, Source, Worker};
+use requeue::{Clock as _, KeyState, Outcome, Run, Source, Worker};
+use requeue_engine::AsyncQueue;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The rules of engines on PostgreSQL. Those that concern many processes are in the crate's own
 //! `tests/rules.rs`.
 
-use requeue::engine::Status;
+use requeue_engine::Status;
 use requeue_postgres::{GroupRules, Postgres, Queue, QueueBuilder};
 use requeue_verify::cluster::Cluster;
 use requeue_verify::engines::{Engine, Grouped, State, group};

@@ -1,7 +1,7 @@
 //! The journal of an engine, and runs whose retry is refused (Q11, E11).
 
-use requeue::engine::{Fence, Journal, Known};
-use requeue::{DrainOptions, Outcome, Run, Unfinished, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Fence, Outcome, Run, Unfinished, WaitingKeys, WorkQueue, Worker};
+use requeue_engine::{Journal, Known, with_journal};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Journal<&'static str, u32> for Heard {
 
 fn queue() -> (WorkQueue<&'static str, u32>, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
-    let q = WorkQueue::merging(|_: &mut u32, _| ()).journal(heard.clone()).build().unwrap();
+    let q = with_journal(WorkQueue::merging(|_: &mut u32, _| ()), heard.clone()).build().unwrap();
     (q, heard)
 }
 
@@ -128,7 +128,8 @@ fn q12_the_journal_hears_nothing_of_a_guard_whose_run_was_ended_by_its_key() {
     for unfinished in [Unfinished::Done, Unfinished::Retry] {
         for (what, end) in ends {
             let journal = Arc::new(Heard::default());
-            let q = WorkQueue::merging(|_: &mut u32, _| ()).journal(journal.clone()).unfinished(unfinished);
+            let q =
+                with_journal(WorkQueue::merging(|_: &mut u32, _| ()), journal.clone()).unfinished(unfinished);
             let q = q.build().unwrap();
             q.add_value("a", 7).unwrap();
             end(&q);

@@ -369,6 +369,7 @@ fn the_public_items_are_those_that_are_written_down() {
     let mut stale = Vec::new();
     for library in [
         "requeue",
+        "requeue-engine",
         "requeue-prometheus",
         "requeue-sim",
         "requeue-postgres",

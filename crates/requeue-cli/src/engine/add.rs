@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use memchr::memchr_iter;
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use requeue_sqlite::AddOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 
-use requeue::engine::{Listed, Status};
+use requeue_engine::{Listed, Status};
 
 use super::out::{Ended, Out};
 use super::store::{Store, plain};

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write as _};
 
-use requeue::engine::Status;
+use requeue_engine::Status;
 
 use super::add::{Adding, Broken};
 use super::out::{Ended, Out};

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use requeue::EngineError;
+use requeue_engine::EngineError;
 
 use crate::text::json;
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use requeue::engine::{Holder, Listed, Status};
+use requeue_engine::{Holder, Listed, Status};
 use requeue_postgres::{GroupState, Process};
 
 use super::store::{Groups, Limits, Stats, Who};

@@ -3,8 +3,7 @@
 use std::io::{self, ErrorKind::NotFound};
 use std::time::Duration;
 
-use requeue::EngineError;
-use requeue::engine::Listed;
+use requeue_engine::{EngineError, Listed};
 use requeue_postgres::{GroupState, LONGEST_KEY, MOST_COUNTED, Postgres, Process};
 use requeue_sqlite::{AddOptions, Client};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
-use requeue::EngineError;
+use requeue_engine::EngineError;
 
 use super::out::{Ended, Out};
 use super::show::counts;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use requeue::{Add, AddFailed, Added, EngineError, KeyState, Only, Op, WorkQueue};
+use requeue::{Add, Added, KeyState, Only, WorkQueue};
+use requeue_engine::{AddFailed, EngineError, Op};
 use requeue_postgres::Postgres;
 use requeue_prometheus::QueueSink;
 use requeue_sqlite::{Client, Sqlite};

@@ -1,6 +1,6 @@
 //! Helpers to reopen what tests have just released.
 
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use std::time::{Duration, Instant};
 
 /// A generous time limit: on the slowest machine only an event that never comes reaches it.

@@ -3,7 +3,8 @@
 use crate::common::LONG;
 use crate::disk::{Call, Fault};
 use crate::{Mounted, ledger, number, world};
-use requeue::{EngineError, Fence, Outcome, Run, Worker};
+use requeue::{Fence, Outcome, Run, Worker};
+use requeue_engine::EngineError;
 use requeue_sqlite::{Client, Queue};
 use rusqlite::Connection;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use crate::Mounted;
 use crate::common::{LONG, once_free};
 use crate::disk::{Call, Fault};
-use requeue::EngineError;
+use requeue_engine::EngineError;
 use requeue_sqlite::{Client, Sqlite};
 use rusqlite::{Connection, Row};
 use std::path::Path;

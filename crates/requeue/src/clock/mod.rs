@@ -173,6 +173,7 @@ impl<C: Clock + ?Sized> Clock for Box<C> {
         fn now(&self) -> Instant;
         fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
         fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;
+        fn is_real(&self) -> bool;
         fn park_until(&self, at: Instant, parker: &Parker);
     }
 }

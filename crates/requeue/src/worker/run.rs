@@ -272,19 +272,8 @@ impl<K, V> Run<K, V> {
         self.cell.fence
     }
 
-    /// The value of [`Journal::engine`](crate::engine::Journal::engine) of the engine that the worker works for: the engine's
-    /// own calls for its runs need it. `None` in memory.
-    ///
-    /// ```
-    /// # use requeue::{WorkQueue, Worker};
-    /// let q = WorkQueue::new();
-    /// let worker = Worker::of(&q).start_threads(|run| assert!(run.engine().is_none()))?;
-    /// q.add("a")?;
-    /// # worker.drain(std::time::Duration::MAX).wait();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn engine(&self) -> Option<&dyn Any> {
+    /// The engine, for its own calls for its runs.
+    pub(crate) fn engine(&self) -> Option<&dyn Any> {
         self.cell.guard.journal()?.engine()
     }
 

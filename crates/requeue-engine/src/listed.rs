@@ -1,111 +1,11 @@
-//! Keys as engines keep them.
+//! [`Listed`]: a key of a store, with its state.
 
-use crate::BoxError;
-use std::borrow::Cow;
-use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// A key that an engine can store as bytes, so that every program that uses the store sees one form.
-///
-/// Text and bytes are written as they are, and integers in decimal: the text given to `requeue add` on the
-/// command line is the key of a program with `String`s.
-///
-/// ```
-/// use requeue::BoxError;
-/// use requeue::engine::Key;
-/// use std::borrow::Cow;
-///
-/// #[derive(Clone, PartialEq, Eq, Hash)]
-/// struct Order(u64);
-/// impl Key for Order {
-///     fn to_bytes(&self) -> Cow<'_, [u8]> {
-///         format!("order-{}", self.0).into_bytes().into()
-///     }
-///     fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
-///         let text = String::from_utf8(bytes)?;
-///         Ok(Self(text.strip_prefix("order-").ok_or("no order")?.parse()?))
-///     }
-/// }
-/// assert!(Order::from_bytes(Order(7).to_bytes().into()).is_ok_and(|order| order == Order(7)));
-/// ```
-pub trait Key: Clone + Hash + Eq + Send + Sync + 'static {
-    /// The bytes of the key. Unequal keys must have different bytes.
-    ///
-    /// ```
-    /// # use requeue::engine::Key;
-    /// assert_eq!(&*4711_u64.to_bytes(), b"4711");
-    /// ```
-    fn to_bytes(&self) -> Cow<'_, [u8]>;
-
-    /// The key of these bytes.
-    ///
-    /// # Errors
-    ///
-    /// The reason why no key has these bytes.
-    ///
-    /// ```
-    /// # use requeue::engine::Key;
-    /// assert_eq!(u64::from_bytes(b"4711".to_vec())?, 4711);
-    /// # Ok::<(), requeue::BoxError>(())
-    /// ```
-    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError>
-    where
-        Self: Sized;
-}
-
-impl Key for Vec<u8> {
-    fn to_bytes(&self) -> Cow<'_, [u8]> {
-        self.into()
-    }
-    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
-        Ok(bytes)
-    }
-}
-
-impl Key for String {
-    fn to_bytes(&self) -> Cow<'_, [u8]> {
-        self.as_bytes().into()
-    }
-    fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
-        Ok(Self::from_utf8(bytes)?)
-    }
-}
-
-macro_rules! of_string {
-    ($($key:ty),*) => {$(
-        impl Key for $key {
-            fn to_bytes(&self) -> Cow<'_, [u8]> {
-                self.as_bytes().into()
-            }
-            fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
-                Ok(String::from_utf8(bytes)?.into())
-            }
-        }
-    )*};
-}
-
-of_string!(Box<str>, Arc<str>);
-
-macro_rules! of_integer {
-    ($($key:ty),*) => {$(
-        impl Key for $key {
-            fn to_bytes(&self) -> Cow<'_, [u8]> {
-                self.to_string().into_bytes().into()
-            }
-            fn from_bytes(bytes: Vec<u8>) -> Result<Self, BoxError> {
-                Ok(std::str::from_utf8(&bytes)?.parse()?)
-            }
-        }
-    )*};
-}
-
-of_integer!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
 
 /// State of a key in an engine's store.
 ///
 /// ```
-/// # use requeue::engine::{Listed, Status};
+/// # use requeue_engine::{Listed, Status};
 /// assert_eq!(Listed::new(b"order-4711".to_vec(), Status::Ready).status, Status::Ready);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,13 +26,13 @@ pub enum Status {
 /// A key of an engine's store, with its state.
 ///
 /// ```
-/// # use requeue::engine::{Listed, Status};
+/// # use requeue_engine::{Listed, Status};
 /// assert_eq!(Listed::new(b"order-4711".to_vec(), Status::Ready).attempt, 1);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
-    /// The key, as [bytes](Key::to_bytes).
+    /// The key, as [bytes](crate::Key::to_bytes).
     pub key: Vec<u8>,
     /// Its state.
     pub status: Status,
@@ -165,7 +65,7 @@ pub struct Listed {
 /// A process that holds a key of a server's queue.
 ///
 /// ```
-/// # use requeue::engine::Holder;
+/// # use requeue_engine::Holder;
 /// assert_eq!(Holder::new("web-3".into(), 4711, "shop".into()).host, "web-3");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -183,7 +83,7 @@ impl Holder {
     /// A process of a host.
     ///
     /// ```
-    /// # use requeue::engine::Holder;
+    /// # use requeue_engine::Holder;
     /// assert_eq!(Holder::new("web-3".into(), 4711, "shop".into()).pid, 4711);
     /// ```
     #[must_use]
@@ -196,7 +96,7 @@ impl Listed {
     /// A key of which only the status is known.
     ///
     /// ```
-    /// # use requeue::engine::{Listed, Status};
+    /// # use requeue_engine::{Listed, Status};
     /// assert_eq!(Listed::new(b"order-4711".to_vec(), Status::Dead).error, None);
     /// ```
     #[must_use]

@@ -24,7 +24,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 ///   minute or hour begin with `*` it comes whenever clocks show it.
 ///
 /// ```
-/// use requeue::engine::Schedule;
+/// use requeue_engine::Schedule;
 /// use std::time::{Duration, SystemTime};
 ///
 /// let daily: Schedule = "at 2031-12-24T18:00:00+01:00[+01:00] every 86400s".parse()?;
@@ -55,7 +55,7 @@ impl Schedule {
     /// Reads a schedule that an engine has stored. If this system does not know the zone of a cron expression, its times are in UTC.
     ///
     /// ```
-    /// # use requeue::engine::Schedule;
+    /// # use requeue_engine::Schedule;
     /// let stored = Schedule::stored("cron 0 18 * * * Nowhere/Atall").unwrap();
     /// assert_eq!(stored.to_string(), "cron 0 18 * * * UTC");
     /// ```
@@ -67,7 +67,7 @@ impl Schedule {
     /// The first of its times after `instant`. `None` if there is none, or it is too far away for a calendar.
     ///
     /// ```
-    /// # use requeue::engine::Schedule;
+    /// # use requeue_engine::Schedule;
     /// # use std::time::{Duration, SystemTime};
     /// let hourly: Schedule = "cron 0 * * * * UTC".parse()?;
     /// let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(12 * 3600);

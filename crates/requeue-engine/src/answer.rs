@@ -1,6 +1,7 @@
 //! The answer to an engine's call, waited for or awaited.
 
 use crate::op::Call;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 /// call receives it.
 ///
 /// ```
-/// # use requeue::{EngineError, Op, engine::Answer};
+/// # use requeue_engine::{Answer, EngineError, Op};
 /// # use std::sync::Arc;
 /// let answer = Arc::new(Answer::default());
 /// let tells = answer.clone();
@@ -26,7 +27,12 @@ pub struct Answer<T, E> {
 /// The answer once it is there, and the waker of a task that waits for it.
 type State<T, E> = (Option<Result<T, E>>, Option<Waker>);
 
-debug!([T, E] Answer<T, E>, |answer| { told: answer.state.lock().is_ok_and(|state| state.0.is_some()), .. });
+impl<T, E> fmt::Debug for Answer<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.state.lock().is_ok_and(|state| state.0.is_some());
+        f.debug_struct("Answer").field("told", &told).finish_non_exhaustive()
+    }
+}
 
 impl<T, E> Default for Answer<T, E> {
     fn default() -> Self {
@@ -38,7 +44,7 @@ impl<T, E> Answer<T, E> {
     /// Sets the result and wakes the waiter. Called once.
     ///
     /// ```
-    /// # use requeue::{EngineError, Op, engine::Answer};
+    /// # use requeue_engine::{Answer, EngineError, Op};
     /// # use std::sync::Arc;
     /// let answer = Arc::new(Answer::<u32, EngineError>::default());
     /// answer.tell(Err(EngineError::ShutDown));
@@ -59,7 +65,7 @@ impl<T, E> Answer<T, E> {
     /// Polls for the result; the waker is woken when it is there.
     ///
     /// ```
-    /// # use requeue::{EngineError, engine::Answer};
+    /// # use requeue_engine::{Answer, EngineError};
     /// # use std::task::{Context, Waker};
     /// let answer = Answer::<u32, EngineError>::default();
     /// assert!(answer.poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -80,7 +86,7 @@ impl<T, E> Answer<T, E> {
     /// What the call failed with.
     ///
     /// ```
-    /// # use requeue::{EngineError, engine::Answer};
+    /// # use requeue_engine::{Answer, EngineError};
     /// let answer = Answer::<u32, EngineError>::default();
     /// answer.tell(Ok(7));
     /// assert_eq!(answer.wait()?, 7);

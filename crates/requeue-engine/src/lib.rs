@@ -1,0 +1,44 @@
+//! The common part of the engines of the work queue [`requeue`]. An engine keeps a queue outside of the process's
+//! memory, in a file ([requeue-sqlite](https://docs.rs/requeue-sqlite)) or on a server
+//! ([requeue-postgres](https://docs.rs/requeue-postgres)).
+//!
+//! Users of an engine find here what its calls return: [`Op`], [`EngineError`], [`AddFailed`]. The rest is for
+//! those who write an engine.
+//!
+//! # How an engine works
+//!
+//! An engine has a [queue in memory](requeue::WorkQueue) in front of its store. The queue in memory hands the
+//! keys out, runs timers and back-off, and serves the [workers](requeue::Worker). The engine writes down what
+//! that queue knows, so that another process can continue from there:
+//!
+//! - It first writes a trigger, and then gives it to the queue in memory: [`LocalQueue::apply`].
+//! - It is told the state of a key at each end of a run: [`Journal::changed`]. With the triggers applied by
+//!   then ([`Journal::applied`]) that is complete: a key's stored state is the journal's latest, plus the
+//!   triggers after it.
+//! - When it opens, it gives the queue in memory all that it has read:
+//!   [`WorkQueue::restore`](requeue::WorkQueue::restore).
+//!
+//! A queue without an engine has none of this, and pays nothing for it.
+
+mod answer;
+mod async_queue;
+mod error;
+mod key;
+mod listed;
+mod op;
+mod schedule;
+
+pub use answer::Answer;
+pub use async_queue::AsyncQueue;
+pub use error::{AddFailed, EngineError};
+pub use key::Key;
+pub use listed::{Holder, Listed, Status};
+pub use op::{Call, Op};
+#[doc(inline)]
+pub use requeue::engine::{Journal, Known, LocalQueue, StoredTrigger, engine_of, with_journal};
+pub use schedule::Schedule;
+
+/// The example of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
