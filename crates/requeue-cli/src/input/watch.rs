@@ -15,8 +15,8 @@ use crate::text::show;
 /// If a path does not exist, a glob is invalid, or the system cannot watch.
 pub(crate) fn watcher(watch: &Watch) -> Result<Watcher, WatchError> {
     let options = Options::new().dirs(watch.dirs).gitignore(watch.gitignore);
-    let options = watch.globs.iter().fold(options, requeue_watch::Options::glob);
-    let options = watch.ignored.iter().fold(options, requeue_watch::Options::ignore);
+    let options = watch.globs.iter().fold(options, Options::glob);
+    let options = watch.ignored.iter().fold(options, Options::ignore);
     let options = watch.resync.into_iter().fold(options, Options::resync);
     Watcher::new(&options, &watch.paths)
 }
