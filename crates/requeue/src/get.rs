@@ -5,10 +5,10 @@ use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::timeout::Timeout;
+use crate::timeout::{Timeout, timeout};
 use crate::wait::Limit;
 use crate::waiting::{PollResult, Poller, Waiting};
-use crate::{Instant, TryGetError};
+use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
 use std::pin::Pin;
@@ -342,3 +342,5 @@ impl<K, V> Drop for Get<'_, K, V> {
 }
 
 debug!([K, V] Get<'_, K, V>, |get| { waiting: get.waiting.is_entered(), .. });
+
+timeout!(Get, Item, "get()");

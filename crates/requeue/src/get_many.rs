@@ -5,10 +5,10 @@ use crate::item::Item;
 use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::timeout::Timeout;
+use crate::timeout::{Timeout, timeout};
 use crate::wait::Limit;
 use crate::waiting::{PollResult, Poller, Waiting};
-use crate::{Instant, TryGetError};
+use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
 use std::mem::take;
@@ -308,3 +308,5 @@ impl<K, V> Drop for GetMany<'_, K, V> {
 }
 
 debug!([K, V] GetMany<'_, K, V>, |many| { most: many.ask.most, waiting: many.waiting.is_entered(), .. });
+
+timeout!(GetMany, Items, "get_many(8)");

@@ -1,18 +1,10 @@
 //! [`Timeout`]: a wait for keys with a deadline.
 
-use crate::error::GetError;
-use crate::get::Get;
-use crate::get_many::GetMany;
-use crate::item::Item;
-use crate::items::Items;
 use crate::wait::Limit;
 use crate::waiting::Deadline;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-/// A wait with a deadline, made by `timeout` and `deadline` of [`Get`] and [`GetMany`]: await it, or call `wait` on
-/// it.
+/// A wait with a deadline, made by `timeout` and `deadline` of [`Get`](crate::Get) and [`GetMany`](crate::GetMany): await
+/// it, or call `wait` on it.
 ///
 /// Returns what the wait returns if there is a key; otherwise an error: the queue is shut down, or the time is up.
 ///
@@ -33,8 +25,8 @@ use std::task::{Context, Poll};
 /// ```
 #[must_use = "a Timeout does nothing unless it is awaited or waited on"]
 pub struct Timeout<F> {
-    get: F,
-    deadline: Deadline,
+    pub(crate) get: F,
+    pub(crate) deadline: Deadline,
 }
 
 impl<F> Timeout<F> {
@@ -43,10 +35,11 @@ impl<F> Timeout<F> {
     }
 }
 
+/// Implements [`Timeout`] of one kind of wait, in the file of that.
 macro_rules! timeout {
     ($get:ident, $got:ident, $call:literal) => {
         impl<'q, K, V> Timeout<$get<'q, K, V>> {
-            /// Makes the wait own its reference to the queue: see [`Get::into_owned`].
+            /// Makes the wait own its reference to the queue: see [`Get::into_owned`](crate::Get::into_owned).
             ///
             /// ```
             /// # use requeue::{GetError, WorkQueue};
@@ -93,7 +86,6 @@ macro_rules! timeout {
     };
 }
 
-timeout!(Get, Item, "get()");
-timeout!(GetMany, Items, "get_many(8)");
+pub(crate) use timeout;
 
 debug!([F] Timeout<F>, |timeout| { limit: timeout.deadline.limit, .. });

@@ -34,8 +34,8 @@ pub enum Unfinished {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelRun {
-    /// As a failure: the limiter decides when the key comes back, unless it was the last attempt.
+    /// Ends it as a failure: the limiter decides when the key comes back, unless it was the last attempt.
     Retry,
-    /// As given up: the failures are forgotten, and the key does not come back by itself.
+    /// Ends it as given up: the failures are forgotten, and the key does not come back by itself.
     GiveUp,
 }

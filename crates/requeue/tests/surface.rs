@@ -1,4 +1,4 @@
-//! What the public items offer beside the calls of the queue: numbers of runs, clones, boxed parts.
+//! Public items beside the calls of the queue: numbers of runs, clones, boxed parts.
 
 #![cfg(not(requeue_loom))]
 

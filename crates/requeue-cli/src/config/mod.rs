@@ -1,4 +1,4 @@
-//! What the command is asked to do, as plain data. `args` makes it of the command line, and all else reads it.
+//! The command's options as plain data: made by `args` from the command line, read by all else.
 
 pub(crate) mod engine;
 pub(crate) mod group_by;

@@ -33,9 +33,9 @@ struct Insertion<'a, K> {
 enum InsertAs {
     /// Without making it ready.
     Unready,
-    /// As ready, at the back of a line without priorities and groups.
+    /// Ready, at the back of a line without priorities and groups.
     Plain,
-    /// As ready at this time, with this priority. Its group is given if it was asked for already.
+    /// Ready at this time, with this priority. Its group is given if it was asked for already.
     InTurn(Instant, i16, Option<u32>),
 }
 
