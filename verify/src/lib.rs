@@ -1,10 +1,10 @@
 //! The contract of the queue as tests.
 //!
-//! * [`suite`]: one conformance suite, written once; every promise is a
+//! * [`mod@suite`]: one conformance suite, written once; every promise is a
 //!   function that takes the queue under test as a parameter. The binaries in
 //!   `tests/` run it for each front: blocking, and async on a bare `block_on`,
 //!   tokio and smol.
-//! * [`workers`]: the same for workers, on threads, on executors, and in one future.
+//! * [`mod@workers`]: the same for workers, on threads, on executors, and in one future.
 //! * [`model`]: the contract as a small reference model, run in lock-step with
 //!   the real queue by random operation sequences, and itself put through the
 //!   suite.

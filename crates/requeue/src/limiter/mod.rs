@@ -13,7 +13,7 @@
 //! | [`default_controller`], [`default_controller_without_bucket`], [`default_per_item`] | what controllers start with | a count a key |
 //!
 //! All are deterministic functions of their calls and of the seed. None owns a clock, so tests pass any
-//! instants. Delays are rounded up to a nanosecond and never overflow; [`Duration::MAX`] means never. A rate,
+//! instants. Delays are rounded up to a nanosecond and never overflow; [`Duration::MAX`](std::time::Duration::MAX) means never. A rate,
 //! burst or quota of 0, which could never grant anything, is refused at construction.
 //!
 //! [`TokenBucket`] is the bucket by itself, for uses other than queues, such as calls to a server.

@@ -112,7 +112,7 @@ impl Worker {
     ///
     /// When `timeout` has passed, on the queue's clock, runs that still go on are
     /// cancelled and the report is made: blocking handlers are told (see
-    /// [`Run::cancelled`]), async ones are dropped. Zero cancels them at once;
+    /// [`Run::cancelled`](crate::Run::cancelled)), async ones are dropped. Zero cancels them at once;
     /// [`Duration::MAX`] waits for ever.
     ///
     /// The report waits for runs. A task that only waits for a key leaves when its executor
@@ -135,10 +135,10 @@ impl Worker {
     /// Refuses triggers, works the ready keys off, and until the timeout those that wait out a failure or fail meanwhile;
     /// and waits until the queue's last run has ended, whoever has it: this worker, another worker of the
     /// queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has passed
-    /// no more keys are taken, and the report says how many keys are still [held](StopReport::held).
+    /// no more keys are taken, and the report says how many keys are still [held](crate::StopReport::held).
     ///
     /// All other timers are dropped. A key whose timer is dropped, or whose retry is refused, is not done: the report
-    /// counts it as [unfinished](StopReport::unfinished), [`on_give_up`](WorkerBuilder::on_give_up) hears of it, and
+    /// counts it as [unfinished](crate::StopReport::unfinished), [`on_give_up`](WorkerBuilder::on_give_up) hears of it, and
     /// [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished) gives it. With [`Duration::MAX`] no retries are
     /// waited for: a key may fail for ever.
     ///
