@@ -1,6 +1,6 @@
 //! The command `requeue`: a controller for the shell.
 //!
-//! `args/` has every option with its help. A key of `requeue run` goes from `input/keys.rs` and `input/line.rs` (lines) or
+//! `args/` has every option with its help, and makes `config/` of them: plain data that all else reads. A key of `requeue run` goes from `input/keys.rs` and `input/line.rs` (lines) or
 //! `input/watch.rs` (files) by `run/intake.rs` into the queue, and from there to `run/worker.rs`, the handler of the
 //! library's `Worker`, which runs the program (`run/child.rs`) and passes its output on (`output/`). `run/command.rs`
 //! connects the parts. Around it: `run/process_slots.rs` and `system/limits.rs` run fewer programs where the system has
