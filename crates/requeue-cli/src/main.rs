@@ -1,13 +1,14 @@
 //! The command `requeue`: a controller for the shell.
 //!
-//! `args/` has every option with its help. A key of `requeue run` goes from `input/keys.rs` and `input/line.rs` (lines) or
-//! `input/watch.rs` (files) by `run/intake.rs` into the queue, and from there to `run/worker.rs`, the handler of the
-//! library's `Worker`, which runs the program (`run/child.rs`) and passes its output on (`output/`). `run/command.rs`
-//! connects the parts. Around it: `run/process_slots.rs` and `system/limits.rs` run fewer programs where the system has
-//! no room, `run/reaper.rs` ends programs when the command is killed, `input/loops.rs` notices programs that write
-//! their own key, `report/` counts, tells and writes files, each complete or not at all (`system/whole_file.rs`).
-//! `engine/` has the commands for durable queues, `plan/` `requeue plan`; a test in `args/generated.rs` keeps man
-//! pages and completions what the options give.
+//! `args/` has every option with its help, and makes `config/` of them: plain data that all else reads. A key of
+//! `requeue run` goes from `input/keys.rs` and `input/line.rs` (lines) or `input/watch.rs` (files) by `run/feed.rs` and
+//! `run/intake.rs` into the queue, and from there to `run/worker.rs`, the handler of the library's `Worker`, which runs
+//! the program (`run/child.rs`) and passes its output on (`output/`). `run/command.rs` connects the parts. Around it:
+//! `run/process_slots.rs` and `system/limits.rs` run fewer programs where the system has no room, `run/reaper.rs` ends
+//! programs when the command is killed, `input/loops.rs` notices programs that write their own key, `report/` counts,
+//! tells and writes files, each complete or not at all (`system/whole_file.rs`). `http/` serves pages, `engine/` has the
+//! commands for durable queues, `plan/` `requeue plan`; a test in `args/tests.rs` keeps man pages and completions what
+//! the options give.
 
 #![deny(unsafe_code)]
 

@@ -9,7 +9,7 @@ use crate::input::keys::Key;
 use crate::input::line::{Beside, Format};
 use crate::report::joblog::{Joblog, Resume};
 use crate::report::key_file::KeyFile;
-use crate::report::listen::Exports;
+use crate::report::metrics::Exports;
 use crate::report::run_stats::GaveUp;
 use crate::system::whole_file::{Own, WholeFile};
 

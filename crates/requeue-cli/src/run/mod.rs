@@ -6,6 +6,7 @@ pub(crate) mod dry_run;
 pub(crate) mod feed;
 pub(crate) mod intake;
 pub(crate) mod judge;
+pub(crate) mod listen;
 pub(crate) mod process_slots;
 pub(crate) mod queue;
 pub(crate) mod reaper;

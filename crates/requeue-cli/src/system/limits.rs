@@ -14,10 +14,7 @@ const EACH: u64 = 8;
 const OURS: u64 = 32;
 
 /// Additional descriptors of `--listen`.
-const SERVED: u64 = CLIENTS as u64 + 8;
-
-/// Maximum number of connections of `--listen`.
-pub(crate) const CLIENTS: usize = 64;
+const SERVED: u64 = crate::http::CLIENTS as u64 + 8;
 
 /// Address space of one thread: its stack, and the C library's allocator.
 const THREAD: u64 = 2 << 20;
