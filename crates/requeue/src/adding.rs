@@ -3,7 +3,7 @@
 //! ```text
 //!   add_now   the filter, which answers redundant ones without the lock
 //!      └─► lock_and_add   the hold; what the queue does not take is dropped after it
-//!             ├─► Core::add_now   what the key's bucket in the table decides
+//!             ├─► Core::add_now   a trigger without options on a plain line
 //!             └─► Core::trigger   everything else
 //!   trigger   with options: a limiter that keeps its own counts is asked, the hold, Core::trigger (`trying.rs`)
 //! ```

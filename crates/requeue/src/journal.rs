@@ -26,7 +26,7 @@ impl fmt::Display for Fence {
 /// caught, and what was to be written is lost).
 ///
 /// ```
-/// # use requeue::{Fence, Outcome, WorkQueue, Worker, engine::{Journal, Known}};
+/// # use requeue::{Fence, Outcome, WorkQueue, Worker, engine::{Journal, Known, with_journal}};
 /// # use std::sync::{Arc, Mutex};
 /// /// Keeps in memory what an engine would write.
 /// struct Recorder(Mutex<Vec<String>>);
@@ -44,7 +44,7 @@ impl fmt::Display for Fence {
 ///     }
 /// }
 /// let recorder = Arc::new(Recorder(Mutex::default()));
-/// let q = WorkQueue::builder().journal(recorder.clone()).build()?;
+/// let q = with_journal(WorkQueue::builder(), recorder.clone()).build()?;
 /// q.add("a")?;
 /// q.try_get()?.retry_after(std::time::Duration::ZERO).expect("open");
 /// q.try_get()?.succeed();

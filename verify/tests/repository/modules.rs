@@ -136,10 +136,9 @@ fn a_circle_is_seen() {
 }
 
 /// Crates with circles of files, and the size of the largest one. The numbers only fall: lower them with the circle.
-const LARGEST_CIRCLES: [(&str, usize); 9] = [
+const LARGEST_CIRCLES: [(&str, usize); 8] = [
     ("bench/src", 3),
     ("crates/requeue/src", 5),
-    ("crates/requeue-cli/src", 43),
     ("crates/requeue-core/src", 3),
     ("crates/requeue-postgres/src", 4),
     ("crates/requeue-sim/src", 3),

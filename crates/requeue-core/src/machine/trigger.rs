@@ -1,7 +1,7 @@
 //! Triggers from outside: the fast add, and everything else.
 //!
 //! ```text
-//!   add_now   a plain line, and the key's bucket in the table decides: nothing else to be done
+//!   add_now   a plain line: nothing else to be done
 //!   trigger   admitted? ─► room? ─► the key's slot, entered if it is new ─► apply, by debounce or by delay
 //! ```
 
@@ -88,9 +88,8 @@ impl<K> Slots for Insertion<'_, K> {
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// The fast add: an immediate trigger without options, on a queue whose line is plain, if the key's bucket in
-    /// the table decides whether it is known. Otherwise `None`: nothing has changed, and the caller calls
-    /// [`trigger`](Self::trigger). The answer fits into registers, and the trigger need not be in memory.
+    /// The fast add: an immediate trigger without options, on a queue whose line is plain. Otherwise `None`: nothing has
+    /// changed, and the caller calls [`trigger`](Self::trigger). The answer fits into registers.
     ///
     /// # Panics
     ///
@@ -101,10 +100,8 @@ impl<K: Eq, V> Core<K, V> {
         if !self.fast_add || self.add_needs_checks && !self.makes_ready(self.in_backoff) {
             return None;
         }
-        let Self { table, arena, line, .. } = self;
-        let (key, how) = (&mut trigger.key, InsertAs::Plain);
         // once the key is found or entered, no code of users' runs
-        match table.find_or_enter(&mut Insertion { arena, line, key, hash, how }, hash)? {
+        match self.find_or_enter(&mut trigger.key, hash, InsertAs::Plain) {
             Found::New(slot) => {
                 self.is_ready(slot);
                 Some((Added::Ready, Ticket(slot)))

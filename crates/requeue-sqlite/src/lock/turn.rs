@@ -31,7 +31,7 @@ const RESTS: (Duration, Duration) = (Duration::from_micros(100), Duration::from_
 const RESTS_IN_LINE: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(10));
 /// How long the first in line may leave the turn untaken before it is passed.
 pub(super) const PASSES: Duration = Duration::from_millis(200);
-/// What a rest counts for at most, of the time to wait. A process that was stopped, or whose machine was, has had no
+/// Longest time that one rest counts for, of the time to wait. A process that was stopped, or whose machine was, has had no
 /// chance meanwhile.
 const COUNTS: Duration = Duration::from_secs(1);
 
