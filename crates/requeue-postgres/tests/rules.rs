@@ -885,6 +885,30 @@ fn e22_who_sleeps_is_notified_and_nobody_is_where_nobody_sleeps() {
     assert!(!listen("select 1").contains("\"requeue\""));
 }
 
+/// A transaction that notifies fails where they are too many, which takes 8 GB of them: the server's answer is feigned.
+#[test]
+fn e22_nobody_is_notified_where_a_session_keeps_the_servers_notifications_from_going() {
+    let Some(db) = Database::new() else { return };
+    db.sql(
+        "create schema fake;
+         create table fake.answer as select 0.95::float8 as x;
+         create function fake.pg_notification_queue_usage() returns float8 language sql as 'select x from fake.answer'",
+    );
+    db.sql(&format!("alter database {} set search_path = fake, pg_catalog, public", db.name));
+    let q = open(&db.connect());
+    let (worker, ran) = works(&q);
+    until("it sleeps", || db.sql("select bool_and(idle) from requeue.owner") == "t");
+    let wakes = || db.sql("listen requeue; select requeue.wake(1)").contains("\"requeue\"");
+    assert!(!wakes());
+    // keys come and go
+    db.connect().client("orders").add_many(&["k".to_owned()], None, 0).wait().expect("it is up");
+    assert_eq!(ran.recv_timeout(LONG).expect("its look finds the key").0, "k");
+    db.sql("update fake.answer set x = 0.5");
+    until("it sleeps", || db.sql("select bool_and(idle) from requeue.owner") == "t");
+    assert!(wakes());
+    assert!(worker.stop(LONG).wait().complete);
+}
+
 #[test]
 fn e22_an_idle_process_looks_once_a_second() {
     let Some(db) = Database::new() else { return };

@@ -95,11 +95,14 @@ end $$;
 create or replace function requeue.ring(name bytea) returns bytea language sql immutable strict as $$
   select substr(sha256(name), 1, 4) || name $$;
 
--- Whoever sleeps is woken, but for the process of this name. Adds call it when they have been committed, and not in their
--- transaction; all others in theirs.
+-- Wakes the processes that sleep, but for the one of this name. Most adds call it after their commit, in a transaction of its
+-- own (adds_and_wakes() is the exception); everything else calls it in its own transaction. From a notification queue that is
+-- 0.9 full on it sends nothing: a transaction that notifies fails once the queue is full, and a process that sleeps looks once
+-- a second anyway. A session that listens and has a forgotten transaction, in any database, fills it.
 create or replace function requeue.wake(q int, who text default null) returns void language sql as $$
   select pg_notify('requeue', concat_ws(' ', q, who))
-    where exists(select 1 from requeue.owner where queue = q and idle and name is distinct from who) $$;
+    where case when exists(select 1 from requeue.owner where queue = q and idle and name is distinct from who)
+      then pg_notification_queue_usage() < 0.9 end $$;
 
 -- Adds keys in a user's transaction: the triggers exist when it commits. It locks no row that anybody else locks. While a process
 -- sleeps it notifies, and PostgreSQL commits transactions that notify one after another.
