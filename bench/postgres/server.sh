@@ -10,7 +10,9 @@ if [ "$(id -u)" = 0 ]; then
 fi
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 LC_ALL=C $as "$bin/initdb" -D "$folder/data" -U postgres -A trust >/dev/null
-$as "$bin/postgres" -D "$folder/data" -c listen_addresses=127.0.0.1 -c "port=$port" -c "unix_socket_directories=$folder" \
+# a library of the caller's that the server's processes load first, from where they may read it
+[ -z "${preload:-}" ] || cp "$preload" "$folder/preload.so"
+$as ${preload:+env LD_PRELOAD="$folder/preload.so"} "$bin/postgres" -D "$folder/data" -c listen_addresses=127.0.0.1 -c "port=$port" -c "unix_socket_directories=$folder" \
     -c shared_buffers=1GB -c max_wal_size=4GB -c max_connections=200 >"$target/postgres.log" 2>&1 &
 server=$!
 trap 'kill -INT $server; wait $server || true; rm -rf "$folder"' EXIT

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Res<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
+const USAGE: &str = "usage: requeue-postgres-bench CONNECT (one CALLERS SECONDS | turns CALLERS SECONDS | many KEYS | redundant CALLERS SECONDS \
                      | fill KEYS | work WORKERS PREFETCH | latency KEYS | wait SECONDS QUEUE WORKERS PREFETCH | drip KEYS SECONDS | cycles KEYS SECONDS [GROUPS] | semantics)";
 
 fn main() -> Res {
@@ -22,10 +22,13 @@ fn main() -> Res {
     pg.migrate().wait()?;
     match what.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["one", callers, seconds] => {
-            one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), false)
+            one(&pg, &["one"], callers.parse()?, Duration::from_secs_f64(seconds.parse()?), "one")
+        }
+        ["turns", callers, seconds] => {
+            one(&pg, &["one", "other"], callers.parse()?, Duration::from_secs_f64(seconds.parse()?), "turns")
         }
         ["redundant", callers, seconds] => {
-            one(&pg, callers.parse()?, Duration::from_secs_f64(seconds.parse()?), true)
+            one(&pg, &["one"], callers.parse()?, Duration::from_secs_f64(seconds.parse()?), "redundant")
         }
         ["many", keys] => many(&pg, keys.parse()?, "many"),
         ["fill", keys] => many(&pg, keys.parse()?, "work"),
@@ -60,19 +63,20 @@ fn open(pg: &Postgres, name: &str) -> Res<Queue<String>> {
     Ok(pg.queue(name).open().wait()?)
 }
 
-/// Threads add keys, one call after another each: new ones, or the same hundred.
-fn one(pg: &Postgres, callers: u64, time: Duration, redundant: bool) -> Res {
-    let q = open(pg, "one")?;
+/// Threads add keys, one call after another each, to these queues in turns: new ones, or for `redundant` the
+/// same hundred.
+fn one(pg: &Postgres, names: &[&str], callers: u64, time: Duration, figure: &str) -> Res {
+    let queues = names.iter().map(|name| open(pg, name)).collect::<Res<Vec<_>>>()?;
     let (added, begun) = (AtomicU64::new(0), Instant::now());
     std::thread::scope(|threads| {
         for caller in 0..callers {
-            let (q, added) = (&q, &added);
+            let (queues, added) = (&queues, &added);
             threads.spawn(move || {
-                for n in 0.. {
+                for (n, q) in (0..).zip(queues.iter().cycle()) {
                     if begun.elapsed() >= time {
                         break;
                     }
-                    let n = if redundant { n % 100 } else { caller << 32 | n };
+                    let n = if figure == "redundant" { n % 100 } else { caller << 32 | n };
                     if q.add(key(n)).wait().is_err() {
                         break;
                     }
@@ -81,7 +85,6 @@ fn one(pg: &Postgres, callers: u64, time: Duration, redundant: bool) -> Res {
             });
         }
     });
-    let figure = if redundant { "redundant" } else { "one" };
     tell(
         figure,
         &format!("\"callers\":{callers}"),
