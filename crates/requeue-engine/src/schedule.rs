@@ -157,8 +157,8 @@ fn read_cron(text: &str) -> Result<Kind, String> {
     };
     let fields: Vec<_> = text.split_whitespace().collect();
     let (fields, zone_name) = match *fields.as_slice() {
-        [ref fields @ .., zone] if fields.len() == 5 => (fields.join(" "), zone.to_owned()),
-        ref fields if fields.len() == 5 => (fields.join(" "), local_zone()),
+        [ref fields @ .., zone] if fields.len() == 5 => (without_zeros(fields), zone.to_owned()),
+        ref fields if fields.len() == 5 => (without_zeros(fields), local_zone()),
         ref fields => return Err(format!("it has {} fields", fields.len())),
     };
     if let Err(why) = cronexpr::parse_crontab(&format!("{fields} UTC")) {
@@ -175,6 +175,18 @@ fn read_cron(text: &str) -> Result<Kind, String> {
         }
     };
     Ok(Kind::Cron(Cron { fields, zone, zone_name }))
+}
+
+/// The fields without zeros in front of numbers, which cron reads and this parser does not.
+fn without_zeros(fields: &[&str]) -> String {
+    let fields = fields.join(" ");
+    let bytes = fields.as_bytes();
+    let is_needed = |at: usize| {
+        let mut before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit());
+        let is_in_front = bytes[at] == b'0' && before.all(|byte| *byte == b'0');
+        !(is_in_front && bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
+    };
+    fields.char_indices().filter(|(at, _)| is_needed(*at)).map(|(_, c)| c).collect()
 }
 
 /// The name of this system's time zone, or its offset from UTC.
@@ -270,6 +282,10 @@ mod tests {
         assert_eq!(after(always, "2030-10-27T00:00:00Z", BERLIN, 4), autumn);
         let workdays = ["03-29 18:00+01:00", "04-01 18:00+02:00"];
         assert_eq!(after("cron 0 18 * * 1-5 Europe/Berlin", "2030-03-29T12:00:00Z", BERLIN, 2), workdays);
+        assert_eq!(
+            after("cron 05 04,006-08 * 03 * UTC", "2030-03-29T06:00:00Z", "UTC", 2),
+            ["03-29 06:05+00:00", "03-29 07:05+00:00"]
+        );
         assert_eq!(after("cron @monthly UTC", "2030-03-29T12:00:00Z", "UTC", 1), ["04-01 00:00+00:00"]);
     }
 

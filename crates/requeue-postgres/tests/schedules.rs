@@ -180,3 +180,32 @@ fn e37_e42_times_of_a_key_that_somebody_has_locked_are_kept_until_it_is_free() {
     );
     assert_eq!(next(&db), leap_day(&db));
 }
+
+#[test]
+fn e37_on_a_server_a_schedule_replaces_the_one_before_and_its_time() {
+    let Some(db) = Database::new() else { return };
+    let q = open(&db.connect());
+    let (client, keys) = (q.client(), ["k".to_owned()]);
+    let hours = |hours: u64| Duration::from_secs(hours * 3600);
+    let due = || {
+        let left = "round(extract(epoch from due_at - clock_timestamp()) / 3600)";
+        db.sql(&format!("select state, {left} from requeue.item where key = 'k'"))
+    };
+    client.add_every(&keys, hours(30), Some(hours(1)), 0).wait().expect("it is up");
+    assert_eq!(due(), "0|1");
+    for days in [2, 4] {
+        let first = format!(
+            "select to_char(now() at time zone 'UTC' + interval '{days} days', 'YYYY-MM-DD\"T\"HH24:MI:SS')"
+        );
+        adds(&q, &format!("at {}+00:00[UTC] every 86400s", db.sql(&first)));
+        assert_eq!(due(), format!("0|{}", days * 24));
+    }
+    // a retry is no time of a schedule
+    let retry = "set due_at = clock_timestamp() + interval '3 hours', failures = 1 where key = 'k'";
+    db.sql(&format!("update requeue.item {retry}"));
+    client.add_every(&keys, hours(30), Some(hours(12)), 0).wait().expect("it is up");
+    assert_eq!(due(), "0|3");
+    db.sql("update requeue.item set failures = 0 where key = 'k'");
+    client.add_every(&keys, hours(30), None, 0).wait().expect("it is up");
+    assert_eq!(due(), "1|", "now, and at no other time");
+}

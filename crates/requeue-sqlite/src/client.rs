@@ -103,10 +103,11 @@ pub struct AddOptions<'a> {
     /// Whether the queue has priorities is not known here: where it has none the keys run without.
     pub priority: i16,
     /// They come again so long after each run, as [`Queue::add_every`](crate::Queue::add_every) says, until they are
-    /// [cancelled](Client::cancel).
+    /// [cancelled](Client::cancel). This replaces an earlier `every` or `schedule` of a key, and the timer that is set for
+    /// its next run, unless that is a retry's.
     pub every: Option<Duration>,
     /// They come at these times, the first of them the next one, until they are [cancelled](Client::cancel), and whatever
-    /// their runs take. Times that come during a run, or while nobody works on the queue, are one run. `delay` and `every`
+    /// their runs take. This replaces what `every` replaces. Times that come during a run, or while nobody works on the queue, are one run. `delay` and `every`
     /// say nothing then.
     pub schedule: Option<&'a Schedule>,
     /// A value for each key, as JSON, in their order. Values of a key merge, the older first, in the process that works on
@@ -211,6 +212,8 @@ impl Client {
         options: &AddOptions<'_>,
     ) -> Result<(), EngineError> {
         let &AddOptions { delay, priority, every, schedule, values, absorb } = options;
+        // delays count from here: it may be a while until it is our turn
+        let asked = wall();
         let first = |schedule: &Schedule| {
             let (now, never) =
                 (SystemTime::now(), || not_applied(format!("{schedule}: this time does not come")));
@@ -221,7 +224,8 @@ impl Client {
         self.write(queue, schedule, keys.len(), |nth, request| {
             let what = if absorbs { ABSORB.to_owned() } else { request.what };
             let value = values.get(nth).map(|value| value.as_bytes().to_vec());
-            InboxRow { what, key: keys[nth].to_bytes().into(), delay, priority, every, value, ..request }
+            let at = if delay.is_some() { asked } else { request.at };
+            InboxRow { what, at, key: keys[nth].to_bytes().into(), delay, priority, every, value, ..request }
         })
     }
 

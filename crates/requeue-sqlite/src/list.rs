@@ -112,6 +112,9 @@ impl Pending {
             return;
         };
         known.delay = match (due(known), due(&request)) {
+            (_, replaced) if known.every.is_some() && request.every.is_some() => {
+                replaced.map(|due| duration(due.saturating_sub(known.at).max(0)))
+            }
             (Some(one), Some(other)) => Some(duration(one.min(other).saturating_sub(known.at).max(0))),
             _ => None,
         };
@@ -144,7 +147,9 @@ impl Pending {
             listed.status = status;
         }
         let left = due.map(|due| since(now, due));
-        let known = listed.due_in.filter(|_| !request.absorbs());
+        let is_scheduled = listed.every.is_some() || listed.schedule.is_some();
+        let replaces = request.every.is_some() && is_scheduled && listed.failures == 0;
+        let known = listed.due_in.filter(|_| !request.absorbs() && !replaces);
         listed.due_in = known.into_iter().chain(left).min();
         listed.error = None;
         listed.priority = listed.priority.max(request.priority);

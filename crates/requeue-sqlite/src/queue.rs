@@ -148,7 +148,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// Asks for a run of the key with the options of `how`, and for another one `every` after each run that
     /// is not retried, whether it succeeded or gave up. This holds over restarts: runs missed without a
     /// process that works become one run. [`cancel`](Self::cancel) ends it, and a further call changes the
-    /// interval.
+    /// interval and replaces the timer that is set for the next run.
     ///
     /// An interval of zero makes the key run all the time.
     ///
@@ -725,13 +725,15 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         &self,
         key: K,
         value: Option<V>,
-        asked: StoredTrigger,
+        mut asked: StoredTrigger,
         ticket: u64,
         every: Option<Duration>,
         rule: Option<Rule>,
     ) -> Result<Added, AddFailed<K, V>> {
         if let Some(every) = every {
-            self.ledger.runs().set_every(&key, every, rule);
+            let replaces = self.ledger.runs().set_every(&key, every, rule);
+            // the timer of a key that has failed is its retry's
+            asked.absorbs |= replaces && self.front.num_requeues(&key) == 0;
         }
         self.apply(key, value, asked, ticket)
     }

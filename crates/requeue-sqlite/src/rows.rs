@@ -52,7 +52,8 @@ pub(crate) struct TriggerRow {
     pub(crate) delay: Option<Duration>,
     pub(crate) priority: i16,
     pub(crate) value: Option<(Vec<u8>, Arc<MergeBytes>)>,
-    /// Interval at which the key comes again after each run from now on.
+    /// Interval at which the key comes again after each run from now on. If it came again before, its timer is replaced,
+    /// unless that is a retry's.
     pub(crate) every: Option<Duration>,
     /// The key's timer goes.
     pub(crate) absorbs: bool,
@@ -214,6 +215,7 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
             })
         }
     };
+    let replaces = every.is_some() && is_scheduled(begun, *queue, key)?;
     let delay = delay.map(micros);
     let mut asked = begun.prepare_cached(
         "insert into item(queue, key, ord, ready, due, delay, failures, attempt, priority, first, value)
@@ -221,8 +223,10 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
          on conflict(queue, key) do update set
              ord = case when ready then ord else excluded.ord end,
              ready = max(ready, excluded.ready),
-             delay = case when ?10 or due is null or excluded.due < due then excluded.delay else delay end,
-             due = case when ?10 or due is null then excluded.due else min(due, coalesce(excluded.due, due)) end,
+             delay = case when ?10 or ?11 and failures = 0 or due is null or excluded.due < due
+                 then excluded.delay else delay end,
+             due = case when ?10 or ?11 and failures = 0 or due is null
+                 then excluded.due else min(due, coalesce(excluded.due, due)) end,
              priority = max(priority, excluded.priority),
              dead = 0,
              error = null,
@@ -230,7 +234,7 @@ pub(crate) fn write_trigger(begun: &Connection, trigger: &TriggerRow) -> Result<
     )?;
     let due = delay.map(|delay| at.saturating_add(delay));
     let (ord, ready) = (signed(*ticket), delay.is_none());
-    asked.execute(params![queue, key, ord, ready, due, delay, priority, at, value, absorbs])?;
+    asked.execute(params![queue, key, ord, ready, due, delay, priority, at, value, absorbs, replaces])?;
     if let Some(every) = every {
         let scheduled = "insert or replace into schedule(queue, key, every) values(?1, ?2, ?3)";
         begun.prepare_cached(scheduled)?.execute(params![queue, key, micros(*every)])?;
@@ -243,6 +247,11 @@ pub(crate) fn rule(begun: &Connection, schedule: &Schedule) -> rusqlite::Result<
     let number = "insert into rule(text) values(?1) on conflict(text) do update set text = text returning id";
     let number: Option<i64> = written(begun, number, [schedule.to_string()])?;
     number.map(|number| duration(RULES + number)).ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn is_scheduled(begun: &Connection, queue: i64, key: &[u8]) -> rusqlite::Result<bool> {
+    let known = "select exists(select 1 from schedule where queue = ?1 and key = ?2)";
+    begun.prepare_cached(known)?.query_row(params![queue, key], |row| row.get(0))
 }
 
 /// Ends the key's coming again after its runs. False if it did not come again.

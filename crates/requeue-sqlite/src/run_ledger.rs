@@ -84,13 +84,13 @@ impl<K> Default for Runs<K> {
 }
 
 impl<K: Key> Runs<K> {
-    /// Sets when the key comes again: the interval after each run, or the schedule.
-    pub(crate) fn set_every(&mut self, key: &K, every: Duration, rule: Option<Rule>) {
-        self.every.insert(key.clone(), every);
+    /// Sets when the key comes again: the interval after each run, or the schedule. True if it came again before.
+    pub(crate) fn set_every(&mut self, key: &K, every: Duration, rule: Option<Rule>) -> bool {
         match rule {
             Some(rule) => self.rules.insert(key.clone(), rule),
             None => self.rules.remove(key),
         };
+        self.every.insert(key.clone(), every).is_some()
     }
 
     /// Time until the key comes again, if its run began at `began`; `None` if it does not.

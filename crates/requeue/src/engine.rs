@@ -25,7 +25,8 @@ pub struct StoredTrigger {
     pub delay: Option<Duration>,
     /// The priority.
     pub priority: i16,
-    /// The run stands for the delayed runs that the key has by then, retries too: its timer goes. Only without a delay.
+    /// The run stands for the delayed runs that the key has by then, retries too: its timer goes. With a delay, the new timer
+    /// replaces the key's.
     pub absorbs: bool,
 }
 
@@ -257,10 +258,11 @@ impl<K, V> LocalQueue<K, V> {
         }
         let hash = queue.hash(&key);
         let mut trigger = Trigger::new(key, value).priority(asked.priority);
+        let policy = if asked.absorbs { Policy::Replace } else { Policy::Earliest };
         if let Some(delay) = asked.delay {
-            trigger = trigger.delay(Delay::After(delay, Policy::Earliest));
+            trigger = trigger.delay(Delay::After(delay, policy));
         }
-        if asked.absorbs {
+        if asked.absorbs && asked.delay.is_none_or(|delay| delay.is_zero()) {
             trigger = trigger.in_backoff(Some(InBackoff::Run)).absorbing();
         }
         let reading = asked.delay.map(|_| shared.now());

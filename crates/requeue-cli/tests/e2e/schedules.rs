@@ -106,6 +106,70 @@ fn e37_while_somebody_works_a_key_gets_its_times_and_other_ones_in_their_place()
     assert_eq!(job.done().status, 0);
 }
 
+/// What `date` says of this time, as clocks in Berlin show it.
+fn berlin(time: &str, format: &str) -> String {
+    let mut date = Command::new("date");
+    date.args(["-d", time, format]).env("TZ", "Europe/Berlin");
+    run(date, b"").text().trim().to_owned()
+}
+
+#[test]
+fn e37_a_schedule_replaces_the_one_before_and_its_time() {
+    for is_worked_on in [false, true] {
+        let dir = dir();
+        let dir = dir.path();
+        let job = is_worked_on.then(|| {
+            let text = "echo $REQUEUE_KEY >>$D/ran; case $REQUEUE_KEY in fails) exit 1;; esac";
+            let job = start(requeue(
+                dir,
+                "Europe/Berlin",
+                &["work", "--base-delay", "1h", "--max-delay", "1h", "sh", "-c", text],
+            ));
+            well(dir, &["add", "other"]);
+            until("a run", || read(dir.join("ran")) == "other\n");
+            job
+        });
+        let later = berlin("2 days", "+%Y-%m-%dT%H:%M");
+        let still_later = berlin("4 days", "+%M %H %d %m *");
+        let latest = berlin("6 days", "+%Y-%m-%dT%H:%M");
+        let hours = 3600.0;
+        for (add, due_in) in [
+            (&["--after", "1h", "--every", "30h"][..], 1.0),
+            (&["--at", &later, "--every", "1d"], 48.0),
+            (&["--cron", &still_later], 96.0),
+            (&["--at", &latest, "--every", "1d"], 144.0),
+            (&["--after", "1h", "--every", "1h"], 1.0),
+            (&["--cron", &still_later], 96.0),
+        ] {
+            well(dir, &[&["add", "k"], add].concat());
+            // clocks may be changed on one of the days
+            let is_near = |left: f64| (left / hours - due_in).abs() < 1.2;
+            until("its time", || due(dir).1["due_in_seconds"].as_f64().is_some_and(is_near));
+        }
+        let Some(job) = job else {
+            well(dir, &["add", "--every", "30h", "k"]);
+            assert!(
+                well(dir, &["ls"]).text().starts_with("ready   k  every 1d6h"),
+                "now, and at no other time"
+            );
+            continue;
+        };
+        well(dir, &["add", "--every", "30h", "k"]);
+        until("its run, which is now", || read(dir.join("ran")) == "other\nk\n");
+        until("the next", || due(dir).1["due_in_seconds"].as_f64().is_some_and(|left| left < 30.0 * hours));
+        // a retry is no time of a schedule
+        well(dir, &["cancel", "k"]);
+        well(dir, &["add", "--every", "1d", "fails"]);
+        job.said("again in 1h");
+        well(dir, &["add", "--at", &later, "--every", "1d", "fails"]);
+        let is_listed = |text| well(dir, &["ls"]).text().contains(text);
+        until("its schedule", || is_listed(" every 86400s"));
+        assert!(due(dir).1["due_in_seconds"].as_f64().unwrap() <= 1.3 * hours);
+        job.signal(Signal::TERM);
+        assert_eq!(job.done().status, 0);
+    }
+}
+
 #[test]
 fn e37_what_is_no_cron_expression_is_told_in_one_line() {
     let dir = dir();

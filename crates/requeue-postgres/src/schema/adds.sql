@@ -126,14 +126,17 @@ begin
     since = case when i.state = 0 and excluded.state = 1 then excluded.since else i.since end,
     attempt = case when i.state = 0 and excluded.state = 1 then 0 else i.attempt end,
     dirty = i.dirty or (i.state = 2 and excluded.state = 1),
-    due_at = least(i.due_at, excluded.due_at),
+    -- a schedule takes the place of an earlier one, and of the time that is set for it; a retry keeps its time
+    due_at = case when excluded.every_us is not null and i.every_us is not null and i.failures = 0 then excluded.due_at
+      else least(i.due_at, excluded.due_at) end,
     every_us = coalesce(excluded.every_us, i.every_us),
     rank = least(i.rank, excluded.rank),
     value = case when excluded.value is null then i.value else coalesce(i.value, '[]') || excluded.value end
   where (excluded.state = 1 and (i.state = 0 or i.state = 2 and not i.dirty))
     or (excluded.due_at is not null and (i.due_at is null or excluded.due_at < i.due_at))
     or excluded.rank < i.rank or excluded.value is not null
-    or excluded.every_us is not null and excluded.every_us is distinct from i.every_us
+    or excluded.every_us is not null
+      and (excluded.every_us is distinct from i.every_us or excluded.due_at is distinct from i.due_at)
   returning i.queue, i.key, (case when i.state = 1 and i.since = t then 1 when i.state = 2 and i.dirty then 2
     when i.due_at is not null then 3 else 4 end)::smallint;
   -- behind the keys, as claim() locks them
