@@ -139,18 +139,30 @@ impl<K> Ending<'_, K> {
         }
     }
 
-    /// Ends the run without a failure, to run again.
-    pub(crate) fn again<V>(&mut self, shared: &Shared<K, V>, delay: Duration) -> Result<(), Refused> {
+    /// Ends the run without a failure, to run again, with a payload that goes back. If that is refused, run and payload stay.
+    pub(crate) fn again<V>(
+        &mut self,
+        shared: &Shared<K, V>,
+        delay: Duration,
+        payload: &mut Option<V>,
+    ) -> Result<(), Refused> {
         let now = Some(shared.now());
-        let how = How::Again(delay);
-        if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
+        let (how, value) = (How::Again(delay), payload.take());
+        let ended = if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
             // a limiter forgets outside the lock, and not for a refused call: the
             // key stays lent meanwhile
-            Ending::Keeping(run).end(shared, how, None::<V>, now, true).map_err(|refused| refused.reason)?;
-            shared.forget_own(run.key());
-            let _ = self.end(shared, How::Done, None::<V>, now, true);
+            let ended = Ending::Keeping(run).end(shared, how, value, now, true);
+            if ended.is_ok() {
+                shared.forget_own(run.key());
+                let _ = self.end(shared, How::Done, None::<V>, now, true);
+            }
+            ended
         } else {
-            self.end(shared, how, None, now, true).map_err(|refused| refused.reason)?;
+            self.end(shared, how, value, now, true)
+        };
+        if let Err(RefusedEnd { value, reason }) = ended {
+            *payload = value;
+            return Err(reason);
         }
         shared.tell(Metrics::retried);
         Ok(())

@@ -277,7 +277,7 @@ impl<'q, K, V> Item<'q, K, V> {
     #[doc(alias = "RequeueAfter")]
     pub fn again(mut self, delay: Duration) -> Result<(), RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
-        let again = ending.again(shared, delay);
+        let again = ending.again(shared, delay, &mut None);
         self.was_refused |= again.is_err();
         again.map_err(|reason| RefusedItem { item: self, reason })
     }

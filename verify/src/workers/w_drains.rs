@@ -99,3 +99,28 @@ pub fn w_a_drain_of_the_queue_tells_its_workers_of_unfinished_keys<F: Front>() {
     assert_eq!((one.value.as_deref(), one.attempt), (Some(&[7][..]), 2), "the value goes back");
     assert_eq!(list.len(), 2);
 }
+
+pub fn w_what_is_postponed_under_a_drain_is_left_with_its_payload<F: Front>() {
+    for (outcome, value) in [(Outcome::Postpone(ms(5)), Some(vec![7])), (Outcome::Again(ms(5)), None)] {
+        let (q, _clock) = queue();
+        let (begins, began) = channel();
+        let (go, gone) = smol::channel::unbounded::<()>();
+        let worker = F::start(Worker::of(&q).workers(1), move |run: Run<u64, Vec<u32>>| {
+            begins.send(()).unwrap();
+            let (gone, outcome) = (gone.clone(), outcome.clone());
+            async move {
+                gone.recv().await.unwrap();
+                drop(run);
+                outcome
+            }
+        });
+        q.add_value(1, vec![7]).unwrap();
+        began.recv().unwrap();
+        let drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::Drop));
+        go.send_blocking(()).unwrap();
+        assert_eq!(drain.wait().unfinished, 1);
+        worker.join();
+        let list = q.take_unfinished();
+        assert_eq!((list.len(), list[0].key, list[0].attempt, &list[0].value), (1, 1, 1, &value));
+    }
+}

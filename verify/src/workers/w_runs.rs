@@ -5,6 +5,7 @@ use requeue::{
     Add, Alarm, Clock, Failure, FakeClock, Fate, InBackoff, Instant, Outcome, RateLimiter, ReadyOrder, Run,
     RunReport, Ticket, WorkQueue, Worker,
 };
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -727,6 +728,48 @@ pub fn w_payloads_of_failed_runs_go_back<F: Front>() {
     let seven = Some(vec![7]);
     assert_eq!(values, [(1, seven.clone()), (2, seven.clone()), (3, seven), (4, None)]);
     F::report(worker.drain(Duration::MAX));
+}
+
+pub fn w_a_postponed_run_is_no_failure_and_its_payload_goes_back_before_newer_ones<F: Front>() {
+    for hooked in [false, true] {
+        let (q, clock) = queue();
+        let ((tell, ran), (tell_fate, fates)) = (channel(), channel());
+        let mut builder = Worker::of(&q).workers(1).on_failure(|key, why| panic!("{key}: {why}"));
+        if hooked {
+            builder = builder.on_end(move |_, run: &RunReport<'_>| tell_fate.send(run.fate).unwrap());
+        }
+        let (inner, begun) = (q.clone(), Mutex::new(HashSet::new()));
+        let worker = F::start(builder, move |run: Run<u64, Vec<u32>>| {
+            tell.send((*run.key(), run.attempt(), run.value().cloned())).unwrap();
+            let outcome = if begun.lock().unwrap().insert(*run.key()) {
+                if *run.key() == 2 {
+                    inner.add_value(2, vec![8]).unwrap();
+                }
+                Outcome::Postpone(ms(50))
+            } else {
+                Outcome::Done
+            };
+            async { outcome }
+        });
+        q.add_value(1, vec![7]).unwrap();
+        assert_eq!(ran.recv().unwrap(), (1, 1, Some(vec![7])));
+        until_waiting(&q, &clock, 1);
+        assert_eq!(q.num_requeues(&1), 0);
+        clock.advance(ms(50) - Duration::from_nanos(1));
+        assert_eq!(q.len(), 0);
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(ran.recv().unwrap(), (1, 1, Some(vec![7])));
+        q.add_value(2, vec![7]).unwrap();
+        assert_eq!(ran.recv().unwrap(), (2, 1, Some(vec![7])));
+        assert_eq!(ran.recv().unwrap(), (2, 1, Some(vec![7, 8])), "the trigger's run");
+        until_waiting(&q, &clock, 2);
+        clock.advance(ms(50));
+        assert_eq!(ran.recv().unwrap(), (2, 1, None), "the timer's run");
+        assert!(F::report(worker.drain(Duration::MAX)).complete);
+        let again = Fate::Again(ms(50));
+        let told = if hooked { vec![again, Fate::Done, again, Fate::Done, Fate::Done] } else { Vec::new() };
+        assert_eq!(fates.try_iter().collect::<Vec<_>>(), told);
+    }
 }
 
 pub fn w_a_run_that_its_handler_keeps_reads_its_key_while_the_worker_runs_others<F: Front>() {

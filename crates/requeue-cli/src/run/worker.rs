@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use requeue::{Fate, Outcome, Phase, RunReport, Worker};
+use requeue::{Fate, Outcome, RunReport, Worker};
 use requeue_prometheus::QueueSink;
 use requeue_watch::Event;
 
@@ -191,13 +191,10 @@ impl App {
         false
     }
 
-    /// Records that the key asked to come again. A queue that was shut down refuses and drops it.
+    /// Records that the key must run once more, with its values: a queue that refuses that keeps them all the same, for
+    /// a run that is to come.
     fn owe(&self, job: &Job) {
-        if matches!(self.queue.phase(), Phase::ShutDown | Phase::Over) {
-            self.let_go(job);
-        } else {
-            self.run_stats.owe(job.key(), beside(job));
-        }
+        self.run_stats.owe(job.key(), beside(job));
     }
 
     /// Records that the key must run, but that the queue drops it with its parts.
@@ -312,11 +309,10 @@ impl App {
                 self.owe(job);
                 self.log.again(subject, delay);
                 // Refused means that we are about to leave: the key stays owed.
-                Outcome::Again(delay)
+                Outcome::Postpone(delay)
             }
             Verdict::Retry(why) => {
-                // a queue that refuses it keeps the values all the same, for a run that is to come
-                self.run_stats.owe(job.key(), beside(job));
+                self.owe(job);
                 Outcome::Retry(why.into())
             }
             Verdict::GiveUp(why) => {

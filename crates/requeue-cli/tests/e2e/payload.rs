@@ -42,22 +42,55 @@ fn without_the_option_the_value_is_part_of_the_key() {
 }
 
 #[test]
-fn a_retry_has_the_value_of_the_run_that_failed_before_what_came_meanwhile() {
-    for rate in [&[][..], &["--rate", "1000"]] {
+fn a_run_that_comes_later_has_the_value_of_the_one_before_and_then_what_came_meanwhile() {
+    let retry = &["--base-delay", "0s", "--jitter", "0"][..];
+    for (status, args) in [
+        (1, retry),
+        (1, &["--rate", "1000", "--base-delay", "0s", "--jitter", "0"]),
+        (75, &["--again-after", "0s"]),
+        (75, &["--again-after", "0s", "--limiter", "fast-slow:fast=1s,slow=1m,after=3"]),
+    ] {
         let dir = dir();
         let gate = Gate::new(dir.path(), "gate");
-        let text = "[ $REQUEUE_FAILURES = 0 ] && { cat $D/gate; exit 1; }
-            printf '%s\\n' \"$REQUEUE_PAYLOAD\" >> $D/ran";
-        let args = ["--merge", "concat", "-j1", "--base-delay", "0s", "--jitter", "0"];
-        let mut job = start(script(&[&args, rate].concat(), dir.path(), text));
+        let text = format!(
+            "mkdir $D/begun 2>/dev/null && {{ cat $D/gate; exit {status}; }}
+            printf '%s\\n' \"$REQUEUE_PAYLOAD\" >> $D/ran"
+        );
+        let args = [&["--merge", "concat", "-j1"], args].concat();
+        let mut job = start(script(&args, dir.path(), &text));
         job.put(b"a\tone\n");
         let waiting = gate.reached();
         job.put(b"a\ttwo\na\tthree\n");
         job.close();
         drop(waiting);
         assert_eq!(job.done().status, 0);
-        assert_eq!(read(dir.path().join("ran")), "one\ntwo\nthree\n", "{rate:?}");
+        assert_eq!(read(dir.path().join("ran")), "one\ntwo\nthree\n", "{args:?}");
     }
+}
+
+#[test]
+fn an_end_with_75_leaves_the_values_to_the_run_that_comes_after_the_delay() {
+    for state in [false, true] {
+        let dir = dir();
+        let file = path(dir.path(), "q.db");
+        let keeps = if state { &["--state", &file][..] } else { &[] };
+        let args = [&["--merge", "concat", "-j1", "--again-after", "1ms"], keeps].concat();
+        let text = "printf '%s\\n' \"$REQUEUE_PAYLOAD\" >> $D/ran; [ $(wc -l < $D/ran) = 3 ] || exit 75";
+        let done = run(script(&args, dir.path(), text), b"a\tone\n");
+        assert_eq!((done.status, read(dir.path().join("ran"))), (0, "one\n".repeat(3)), "{}", done.err);
+    }
+}
+
+#[test]
+fn values_that_an_end_with_75_has_left_are_in_the_file_of_what_was_left() {
+    let dir = dir();
+    let left = path(dir.path(), "left");
+    let options = ["--merge", "concat", "-j1", "--again-after", "1h", "--left-to", &left];
+    let mut job = start(script(&options, dir.path(), "exit 75"));
+    job.send(b"a\tone\n");
+    job.said("a: not yet, again in 1h");
+    job.signal(Signal::INT);
+    assert_eq!((job.done().status, read(&left)), (130, "a\tone\n".into()));
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl<K, V> Core<K, V> {
             Some(run) if self.is_inert(run) => return Err(Refused::NotHeld),
             Some(run) if !self.accepts(true) => {
                 self.refused_retries += 1;
-                self.note_refusal(run.slot(), &How::Done);
+                self.note_refusal(run.slot(), &How::Done, true);
                 return Err(Refused::ShutDown);
             }
             Some(_) => {}

@@ -9,13 +9,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 pub(super) struct Refusal {
     pub(super) due: Option<Instant>,
     pub(super) reason: UnfinishedReason,
-}
-
-impl Refusal {
-    /// Whether the run failed: not if it asked for a later run without a failure.
-    pub(super) fn is_failure(&self) -> bool {
-        self.reason == UnfinishedReason::RetryRefused
-    }
+    /// The payload was to go back: the run failed, or asked for a later run that has it.
+    pub(super) keeps_payload: bool,
 }
 
 /// A run that a shutdown dropped and a store still owes.

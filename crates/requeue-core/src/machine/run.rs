@@ -154,7 +154,7 @@ impl<K, V> Core<K, V> {
         how: How<'_>,
         value: Option<V>,
     ) -> Result<Ended<K, V>, (RunRef<K>, RefusedEnd<V>)> {
-        if let Some(reason) = self.refuses(&run, how) {
+        if let Some(reason) = self.refuses(&run, how, value.is_some()) {
             return Err((run, RefusedEnd { value, reason }));
         }
         if self.is_inert(&run) {
@@ -265,7 +265,9 @@ impl<K, V> Core<K, V> {
         value: Option<V>,
     ) -> Result<Ended<K, V>, RefusedEnd<V>> {
         self.arena.check(&run.key);
-        let refused = self.refuses(run, how).or_else(|| self.is_inert(run).then_some(Refused::NotHeld));
+        let refused = self
+            .refuses(run, how, value.is_some())
+            .or_else(|| self.is_inert(run).then_some(Refused::NotHeld));
         if let Some(reason) = refused {
             return Err(RefusedEnd { value, reason });
         }
@@ -344,7 +346,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// The reason to refuse an end that asks for another run, which is noted.
-    fn refuses(&mut self, run: &RunRef<K>, how: How<'_>) -> Option<Refused> {
+    fn refuses(&mut self, run: &RunRef<K>, how: How<'_>, has_payload: bool) -> Option<Refused> {
         let accepts = match how {
             How::Done | How::Succeed | How::GiveUp => return None,
             // it was accepted before its limiter was asked
@@ -363,7 +365,7 @@ impl<K, V> Core<K, V> {
         if inert {
             return Some(Refused::NotHeld);
         }
-        self.note_refusal(run.slot(), &how);
+        self.note_refusal(run.slot(), &how, has_payload);
         self.refused_retries += 1;
         Some(Refused::ShutDown)
     }
@@ -383,10 +385,10 @@ impl<K, V> Core<K, V> {
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut afresh = false;
         let mut unfinished = false;
-        // a run that asked to come again without a failure is done with its payload
+        // a run that asked to come again, and gave its payload not back, is done with it
         let mut keeps_payload = true;
         if let Some(refusal) = self.take_refusal(slot, &how) {
-            keeps_payload = refusal.is_failure();
+            keeps_payload = refusal.keeps_payload;
             if flags & DIRTY == 0 && self.ledger.is_some() {
                 self.list_refused(slot, refusal);
                 unfinished = true;

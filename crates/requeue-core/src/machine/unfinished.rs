@@ -146,15 +146,16 @@ impl<K, V> Core<K, V> {
         self.let_go(slot);
     }
 
-    /// Records that a run asked for another one, and was refused.
-    pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>) {
+    /// Records that a run asked for another one, with or without a payload, and was refused.
+    pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>, has_payload: bool) {
         let (after, reason) = match how {
             How::Again(after) => (Some(*after), UnfinishedReason::TimerDropped),
             How::Retry(RetryDelay::Instead(_, after)) => (Some(*after), UnfinishedReason::RetryRefused),
             _ => (None, UnfinishedReason::RetryRefused),
         };
         let due = self.due_after(after);
-        self.refusals.insert(slot, Refusal { due, reason });
+        let keeps_payload = has_payload || reason == UnfinishedReason::RetryRefused;
+        self.refusals.insert(slot, Refusal { due, reason, keeps_payload });
         // its end takes the long way
         self.note(slot);
     }
@@ -172,14 +173,15 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The run goes on without its payload, which goes back to the key at once if a retry of the run was refused; else it stays
-    /// where it is.
+    /// The run goes on without its payload, which goes back to the key at once if it was to go back with a refused end of the run;
+    /// else it stays where it is.
     ///
     /// # Panics
     ///
     /// If merge panics: the key has what that left of the payload.
     pub fn leave_payload(&mut self, run: &RunRef<K>, payload: &mut Option<V>) {
-        if self.refusals.get(&run.slot()).is_some_and(Refusal::is_failure) && !self.is_inert(run) {
+        if self.refusals.get(&run.slot()).is_some_and(|refusal| refusal.keeps_payload) && !self.is_inert(run)
+        {
             self.merge_back(run.slot(), payload.take());
         }
     }
@@ -209,7 +211,7 @@ impl<K, V> Core<K, V> {
 
     /// Lists the key of a current run that is about to end, whose request was refused and which has no run to
     /// come.
-    pub(super) fn list_refused(&mut self, slot: u32, Refusal { due, reason }: Refusal) {
+    pub(super) fn list_refused(&mut self, slot: u32, Refusal { due, reason, .. }: Refusal) {
         let attempt = match reason {
             UnfinishedReason::RetryRefused => self.next_attempt(slot).saturating_add(1),
             UnfinishedReason::TimerDropped => 1,

@@ -36,6 +36,9 @@ pub enum Outcome {
     /// Not a failure: the failures are forgotten, a value that was not taken is dropped, and the
     /// key comes again after the delay.
     Again(Duration),
+    /// Not a failure, and not done: like [`Again`](Self::Again), but a value that was not taken goes back, in
+    /// front of those that came meanwhile.
+    Postpone(Duration),
     /// It failed: the limiter says when the key comes back.
     Retry(BoxError),
     /// It failed: the limiter is asked and counts, but the key comes back after
@@ -52,6 +55,7 @@ impl Clone for Outcome {
         match self {
             Self::Done => Self::Done,
             Self::Again(delay) => Self::Again(*delay),
+            Self::Postpone(delay) => Self::Postpone(*delay),
             Self::Retry(error) => Self::Retry(ErrorText::of(&**error)),
             Self::RetryAfter(delay, error) => Self::RetryAfter(*delay, ErrorText::of(&**error)),
             Self::GiveUp(error) => Self::GiveUp(ErrorText::of(&**error)),

@@ -48,7 +48,10 @@ enum Decision {
     Succeed,
     /// A failure that is not tried again: forgotten and done.
     GiveUp,
+    /// Without the payload.
     Again(Duration),
+    /// With the payload.
+    Postpone(Duration),
     /// With a delay instead of the limiter's.
     Retry(Option<Duration>),
 }
@@ -121,7 +124,7 @@ impl<K, V> WorkerShared<K, V> {
         let mut panic = FirstPanic::default();
         let fate = panic.catch(|| self.end(ending, decision, payload)).unwrap_or(match decision {
             Decision::GiveUp => Fate::GaveUp,
-            Decision::Succeed | Decision::Again(_) | Decision::Retry(_) => Fate::Done,
+            _ => Fate::Done,
         });
         let report = RunReport { attempt: cell.attempt, failure, fate, took };
         for hook in &self.rules.on_end {
@@ -147,7 +150,10 @@ impl<K, V> WorkerShared<K, V> {
             HandlerEnd::Returned(Outcome::Again(delay)) if late.is_none() => {
                 return (Decision::Again(delay), None);
             }
-            HandlerEnd::Returned(Outcome::Done | Outcome::Again(_)) => None,
+            HandlerEnd::Returned(Outcome::Postpone(delay)) if late.is_none() => {
+                return (Decision::Postpone(delay), None);
+            }
+            HandlerEnd::Returned(Outcome::Done | Outcome::Again(_) | Outcome::Postpone(_)) => None,
             HandlerEnd::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
             HandlerEnd::Returned(Outcome::RetryAfter(delay, error)) => {
                 instead = late.is_none().then_some(delay);
@@ -189,10 +195,15 @@ impl<K, V> WorkerShared<K, V> {
                 ending.give_up(queue);
                 return Fate::GaveUp;
             }
-            Decision::Again(delay) => match ending.again(queue, delay) {
-                Ok(()) => Fate::Again(delay),
-                Err(_) => Fate::Refused,
-            },
+            Decision::Again(delay) | Decision::Postpone(delay) => {
+                let mut dropped = None;
+                let is_postponed = matches!(decision, Decision::Postpone(_));
+                let goes_back = if is_postponed { &mut *payload } else { &mut dropped };
+                match ending.again(queue, delay, goes_back) {
+                    Ok(()) => Fate::Again(delay),
+                    Err(_) => Fate::Refused,
+                }
+            }
             Decision::Retry(instead) => self.retry(&mut ending, instead, payload),
         };
         if fate == Fate::Refused {
