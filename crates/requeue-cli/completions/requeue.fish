@@ -47,7 +47,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l overdue-every -d
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-by -d 'Divide keys into groups that take turns. The group of a key is the text before the first SEP (or the whole key, without one). With /REGEX/ it is the match, or its first group in parentheses; keys that do not match form one group' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-cap -d 'With --group-by, run at most N programs of each group at a time' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l group-rate -d 'With --group-by, start at most R runs of each group per second, or per minute or hour with R/m and R/h, retries included. Other groups go ahead of one that waits for this' -r
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A retry also gets the values of the failed run' -r -f -a "last\t''
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A run that comes after a failed one, or one that ended with 75 (--again-after), also gets its values' -r -f -a "last\t''
 concat\t''
 count\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l watch -d 'Watch PATH: first all files at and below it are keys, then each file that is written, created, moved or deleted; can be given several times' -r -F
@@ -85,7 +85,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand run" -l max-attempts -d 
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l in-backoff -d 'Set how a trigger acts on a key that waits for a retry, or whose current run fails: run (run it now), respect (wait for the retry), reset (run it now, and forget its failures)' -r -f -a "run\t''
 respect\t''
 reset\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Take exit status 75 as "run again after D", not as a failure' -r
+complete -c requeue -n "__fish_requeue_using_subcommand run" -l again-after -d 'Take exit status 75 as "run again after D, with the same values", not as a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l fatal-code -d 'Do not retry a run with this exit status; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l drain-timeout -d 'After the end of the input, or the first signal, continue for at most D; then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand run" -l failed-to -d 'At the end, write the keys that gave up to FILE (usable as input)' -r -F
@@ -141,7 +141,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l overdue-every -
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-by -d 'In a file, keys belong to groups, and groups take turns: the group of a key is what stands before the first SEP (the whole key, where there is none). In slashes it is what REGEX matches, or its first group in parentheses; keys that it does not match are one group. On a server this option is needed only because --group-cap requires it; it does not change any key\'s group, which `requeue add --group-by` gave it' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-cap -d 'With --group-by, run at most N programs of each group at a time; on a server, in all processes together and from then on. `none` takes back a cap that a server has' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l group-rate -d 'With --group-by, at most R runs of each group start in a second, or in a minute or an hour with R/m and R/h, retries too; runs of the others go before those that wait for this (not on a server)' -r
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A retry also gets the values of the failed run' -r -f -a "last\t''
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l merge -d 'Read lines of a key, a tab and a value, and pass the values of a run\'s triggers in REQUEUE_PAYLOAD: last (the last one), concat (all, one per line), count (the number of triggers, with or without values). A run that comes after a failed one, or one that ended with 75 (--again-after), also gets its values' -r -f -a "last\t''
 concat\t''
 count\t''"
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l watch -d 'Watch PATH: first all files at and below it are keys, then each file that is written, created, moved or deleted; can be given several times' -r -F
@@ -179,7 +179,7 @@ complete -c requeue -n "__fish_requeue_using_subcommand work" -l max-attempts -d
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l in-backoff -d 'Set how a trigger acts on a key that waits for a retry, or whose current run fails: run (run it now), respect (wait for the retry), reset (run it now, and forget its failures)' -r -f -a "run\t''
 respect\t''
 reset\t''"
-complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Take exit status 75 as "run again after D", not as a failure' -r
+complete -c requeue -n "__fish_requeue_using_subcommand work" -l again-after -d 'Take exit status 75 as "run again after D, with the same values", not as a failure' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l fatal-code -d 'Do not retry a run with this exit status; can be given several times' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l drain-timeout -d 'After the first signal, go on for D at most: then stop the programs and leave' -r
 complete -c requeue -n "__fish_requeue_using_subcommand work" -l failed-to -d 'At the end, write the keys that gave up to FILE (usable as input)' -r -F

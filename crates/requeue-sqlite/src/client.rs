@@ -624,11 +624,39 @@ impl Client {
     /// assert_eq!(first.map(|first| first.key), Some(b"a".to_vec()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn list_each(&self, queue: &str, mut each: impl FnMut(Listed) -> bool) -> Result<(), EngineError> {
+    pub fn list_each(&self, queue: &str, each: impl FnMut(Listed) -> bool) -> Result<(), EngineError> {
+        self.list_prefix(queue, &[], each)
+    }
+
+    /// Like [`list_each`](Self::list_each) for the keys whose bytes begin with `prefix`. No other key is read.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be read.
+    ///
+    /// ```
+    /// # use requeue_sqlite::Client;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let client = Client::open(dir.path().join("a.db"))?;
+    /// client.add_many("orders", &["eu/1".to_owned(), "us/1".to_owned()], None, 0)?;
+    /// let mut keys = Vec::new();
+    /// client.list_prefix("orders", b"us/", |key| {
+    ///     keys.push(key.key);
+    ///     true
+    /// })?;
+    /// assert_eq!(keys, [b"us/1"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn list_prefix(
+        &self,
+        queue: &str,
+        prefix: &[u8],
+        mut each: impl FnMut(Listed) -> bool,
+    ) -> Result<(), EngineError> {
         let read = self.look(|connection, version| {
             let Some(number) = list::number(connection, version, queue)? else { return Ok(None) };
             let pending = Pending::read(connection, version, number, None)?;
-            let order = Order::read(connection, number, &pending, wall())?;
+            let order = Order::read(connection, number, prefix, &pending, wall())?;
             Ok(Some((number, pending, order)))
         })?;
         let Some((number, pending, mut order)) = read else { return Ok(()) };

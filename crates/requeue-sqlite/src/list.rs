@@ -31,21 +31,23 @@ struct Place<'a> {
     dead: bool,
 }
 
-/// Reads the position of each key of a queue, in the order of the file, until `each` returns false. No values
-/// are read.
+const PLACES: &str =
+    "select queue, key, ord, ready, due, first, case when ready or due is not null then 0 else dead end
+    from item where (queue, key) >= (?1, ?2) order by queue, key";
+
+/// Reads the position of each key of a queue that begins with `prefix`, in the order of the file, until `each` returns
+/// false. No other keys are read, and no values.
 ///
 /// SQLite reads the whole value to reach a column behind it, such as `dead`, which is false for ready and
 /// waiting keys. It does so even for a row that it only compares: so the end of the queue is found here.
 fn places(
     connection: &Connection,
     queue: i64,
+    prefix: &[u8],
     mut each: impl FnMut(Place<'_>) -> bool,
 ) -> rusqlite::Result<()> {
-    let rows = "select queue, key, ord, ready, due, first,
-                       case when ready or due is not null then 0 else dead end
-                from item where queue >= ?1 order by queue, key";
-    let mut rows = connection.prepare(rows)?;
-    let mut rows = rows.query([queue])?;
+    let mut rows = connection.prepare(PLACES)?;
+    let mut rows = rows.query(params![queue, prefix])?;
     while let Some(row) = rows.next()? {
         let place = Place {
             key: row.get_ref(1)?.as_bytes()?,
@@ -55,7 +57,7 @@ fn places(
             first: row.get(5)?,
             dead: row.get(6)?,
         };
-        if row.get::<_, i64>(0)? != queue || !each(place) {
+        if row.get::<_, i64>(0)? != queue || !place.key.starts_with(prefix) || !each(place) {
             break;
         }
     }
@@ -196,7 +198,7 @@ pub(crate) fn since(at: Wall, now: Wall) -> Duration {
     Duration::from_micros(u64::try_from(now.saturating_sub(at)).unwrap_or(0))
 }
 
-/// A queue's keys in list order: those in line by their places, waiting ones by when they are due, dead ones.
+/// A queue's keys, or those with a prefix, in list order: those in line by their places, waiting ones by when they are due, dead ones.
 /// They are adjacent in one piece of memory.
 #[derive(Default)]
 pub(crate) struct Order {
@@ -210,11 +212,12 @@ impl Order {
     pub(crate) fn read(
         connection: &Connection,
         queue: i64,
+        prefix: &[u8],
         pending: &Pending,
         now: Wall,
     ) -> rusqlite::Result<Self> {
         let mut order = Self::default();
-        let mut alone: Vec<_> = pending.keys().collect();
+        let mut alone: Vec<_> = pending.keys().filter(|(key, _)| key.starts_with(prefix)).collect();
         if !alone.is_empty() {
             let known = "select exists(select 1 from item where queue = ?1 and key = ?2)";
             let mut known = connection.prepare(known)?;
@@ -228,7 +231,7 @@ impl Order {
             });
             failed.map_or(Ok(()), Err)?;
         }
-        places(connection, queue, |Place { key, ord, ready, due, dead, .. }| {
+        places(connection, queue, prefix, |Place { key, ord, ready, due, dead, .. }| {
             let (rank, place) = match due {
                 _ if ready => (0, ord),
                 _ if pending.makes_ready(key, now) => (1, 0),
@@ -426,7 +429,7 @@ impl Counts {
     ) -> rusqlite::Result<Self> {
         let mut counts = Self { is_cut: pending.is_cut, ..Self::default() };
         let mut counted = 0;
-        places(connection, queue, |Place { ready, due, first, dead, .. }| {
+        places(connection, queue, b"", |Place { ready, due, first, dead, .. }| {
             if ready || due.is_some_and(|due| due <= now) {
                 counts.ready += 1;
                 counts.oldest = Some(counts.oldest.map_or(first, |oldest| oldest.min(first)));
@@ -459,5 +462,24 @@ impl Counts {
             }
         }
         Ok(counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PLACES;
+    use crate::Client;
+    use rusqlite::{Connection, params};
+
+    #[test]
+    fn e33_keys_with_a_prefix_are_found_in_the_index_and_need_no_sorting() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.db");
+        Client::open(&path).unwrap().add("orders", &"k".to_owned(), None).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        let mut plan = connection.prepare(&format!("explain query plan {PLACES}")).unwrap();
+        let plan = plan.query_map(params![1, b"k"], |row| row.get::<_, String>(3)).unwrap();
+        let plan: Vec<String> = plan.map(Result::unwrap).collect();
+        assert_eq!(plan, ["SEARCH item USING PRIMARY KEY ((queue,key)>(?,?))"]);
     }
 }

@@ -122,6 +122,34 @@ fn e29_keys_are_cancelled_and_made_ready_with_nobody_at_work_and_beside_somebody
 }
 
 #[test]
+fn e29_keys_with_a_prefix_are_listed_also_while_they_are_only_in_the_inbox() {
+    let world = World::new();
+    let listed = |prefix: &[u8]| {
+        let mut keys = Vec::new();
+        let each = |key: Listed| {
+            keys.push(String::from_utf8(key.key).unwrap());
+            true
+        };
+        world.client.list_prefix("orders", prefix, each).unwrap();
+        keys
+    };
+    for name in ["b", "a/2", "a", "a/1", "a0"] {
+        world.add(name, None);
+    }
+    world.client.add("others", &key("a/9"), None).unwrap();
+    assert_eq!(listed(b"a/"), ["a/2", "a/1"], "in the order of the line");
+    assert_eq!(listed(b""), ["b", "a/2", "a", "a/1", "a0"]);
+    assert_eq!(listed(b"a/\xff"), [""; 0]);
+    let q = world.open();
+    q.shut_down();
+    // nobody reads what is added to it now
+    for name in ["b/3", "a/3"] {
+        world.add(name, None);
+    }
+    assert_eq!(listed(b"a/"), ["a/2", "a/1", "a/3"]);
+}
+
+#[test]
 fn e29_a_key_that_is_cancelled_as_it_runs_goes_on_and_does_not_come_again() {
     let world = World::new();
     let q = world.open();

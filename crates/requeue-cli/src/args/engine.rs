@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use requeue_sqlite::Schedule;
@@ -248,9 +249,14 @@ pub(super) struct Add {
     #[arg(short = '0', long)]
     null: bool,
 
-    /// The keys; without any, the lines of standard input
-    #[arg(value_name = "KEY")]
+    /// The keys, none of them empty; without any, the lines of standard input, but for empty ones
+    #[arg(value_name = "KEY", value_parser = not_empty("a key has at least one byte"))]
     keys: Vec<OsString>,
+}
+
+/// Reads any text but an empty one, about which `why` tells.
+fn not_empty(why: &'static str) -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(move |text| if text.is_empty() { Err(why) } else { Ok(text) })
 }
 
 fn cron(text: &str) -> Result<Schedule, String> {
@@ -293,7 +299,7 @@ pub(super) struct Cancel {
     key: Option<OsString>,
 
     /// All keys that begin with PREFIX
-    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all")]
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true, conflicts_with = "all", value_parser = not_empty("for all keys say --all"))]
     prefix: Option<OsString>,
 
     /// All keys of the queue

@@ -24,10 +24,10 @@ The program:
   Without any of them the key is the last argument. Options of requeue stand before
   PROGRAM; what follows PROGRAM belongs to it.
   In its environment: REQUEUE_KEY, REQUEUE_ATTEMPT (from 1; a trigger that comes during
-  a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row).
+  a run or a back-off starts again at 1), REQUEUE_FAILURES (failures in a row), and
+  REQUEUE_FENCE (a number that grows from run to run of a key; with --state, over restarts).
   With --merge also REQUEUE_PAYLOAD, unless no trigger of the run had a value.
-  With --state also REQUEUE_FENCE, a number that grows from run to run, over restarts, and
-  REQUEUE_RUN, a text that no other run on this machine has.
+  With --state also REQUEUE_RUN, a text that no other run on this machine has.
   With --watch also REQUEUE_EVENT (initial, write or delete: what happened last) and
   REQUEUE_REL (the path below PATH).
   Its standard input is empty, and it runs in a process group of its own. One that reads
@@ -41,7 +41,7 @@ The program:
 
 What the end of a run means:
   exit status 0            done
-  75 with --again-after    again after that time, not a failure
+  75 with --again-after    again after that time, with its values, not a failure
   one of --fatal-code      the key gives up
   anything else            failure: retry after base-delay x 2^failures
   A key that cannot be given to a program (it or its value holds a NUL, or is too long)

@@ -67,7 +67,7 @@ pub(super) struct RunArgs {
 
     /// Read lines of a key, a tab and a value, and pass the values of a run's triggers in REQUEUE_PAYLOAD:
     /// last (the last one), concat (all, one per line), count (the number of triggers, with or without
-    /// values). A retry also gets the values of the failed run
+    /// values). A run that comes after a failed one, or one that ended with 75 (--again-after), also gets its values
     #[arg(long, value_parser = one_of(&values::MERGES), value_name = "HOW", hide_possible_values = true)]
     pub(super) merge: Option<Merge>,
 
@@ -246,7 +246,7 @@ pub(super) struct RunArgs {
     )]
     pub(super) in_backoff: InBackoff,
 
-    /// Take exit status 75 as "run again after D", not as a failure
+    /// Take exit status 75 as "run again after D, with the same values", not as a failure
     #[arg(long, value_name = "D", allow_hyphen_values = true, value_parser = duration::parse, help_heading = "Retrying")]
     pub(super) again_after: Option<Duration>,
 

@@ -118,6 +118,9 @@ impl<'a> Adding<'a> {
         let unit = format!("{} {}", self.unit, self.taken);
         let tab = memchr::memchr(b'\t', &line)
             .ok_or_else(|| format!("{unit}: there is no tab and no value behind the key"))?;
+        if tab == 0 {
+            return Err(format!("{unit}: there is no key before the tab"));
+        }
         let text = line.split_off(tab + 1);
         line.pop();
         let text = String::from_utf8(text).map_err(|_| format!("{unit}: the value is no UTF-8"))?;

@@ -46,8 +46,8 @@ fn many(
     out: &mut Out<'_>,
 ) -> Result<u8, Ended> {
     let mut keys = Vec::new();
-    client.list(queue, |key| {
-        if key.key.starts_with(prefix) && asks_for_a_run(&key) {
+    client.list(queue, prefix, |key| {
+        if asks_for_a_run(&key) {
             keys.push(key.key);
         }
         Ok(())

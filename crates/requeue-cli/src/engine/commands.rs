@@ -116,7 +116,7 @@ fn ls(client: &mut Store, queue: &str, list: List, out: &mut Out<'_>) -> Result<
                 tell_group(out.to, &group, out.json)?;
             }
         }
-        List::Keys | List::Dead | List::Running => client.list(queue, |key| {
+        List::Keys | List::Dead | List::Running => client.list(queue, &[], |key| {
             let is_listed = match list {
                 List::Dead => key.status == Status::Dead || key.error.is_some(),
                 List::Running => key.status == Status::Held,

@@ -269,17 +269,18 @@ impl Store {
         matches!(self, Self::Server(_))
     }
 
-    /// Passes each key to `tell`, until that fails. Keys are read in pages, and no page behind that.
+    /// Passes each key that begins with `prefix` to `tell`, until that fails. Keys are read in pages, and no page behind that.
     pub(crate) fn list(
         &mut self,
         queue: &str,
+        prefix: &[u8],
         mut tell: impl FnMut(Listed) -> io::Result<()>,
     ) -> EngineResult<io::Result<()>> {
         self.known(queue)?;
         match self {
             Self::File(file) => {
                 let mut told = Ok(());
-                file.list_each(queue, |key| {
+                file.list_prefix(queue, prefix, |key| {
                     told = tell(key);
                     told.is_ok()
                 })?;
@@ -289,7 +290,7 @@ impl Store {
                 let mut pages = server.client(queue).pages();
                 let mut told = Ok(());
                 while let Some(page) = pages.next_page().wait()? {
-                    told = page.into_iter().try_for_each(&mut tell);
+                    told = page.into_iter().filter(|key| key.key.starts_with(prefix)).try_for_each(&mut tell);
                     if told.is_err() {
                         break;
                     }

@@ -55,6 +55,17 @@ fn what_is_added_is_listed_by_the_next_process_in_its_order() {
 }
 
 #[test]
+fn an_empty_key_is_refused_and_an_empty_line_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (status, out, err) = requeue(dir, &["add", "a", "", "b"], b"");
+    assert!((status, &*out) == (2, "") && err.contains("'[KEY]...': a key has at least one byte"), "{err}");
+    assert!(!dir.join("q.db").exists());
+    assert_eq!(requeue(dir, &["add", "-0"], b"\0a\0\0").0, 0);
+    assert_eq!(well(dir, &["ls"]), "ready   a\n");
+}
+
+#[test]
 fn the_name_of_a_file_may_be_any_bytes() {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let dir = tempfile::tempdir().unwrap();

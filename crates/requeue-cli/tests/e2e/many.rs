@@ -35,6 +35,8 @@ fn many_keys_are_counted_before_they_are_cancelled() {
     assert_eq!((cancelled.status, cancelled.text()), (0, "{\"cancelled\":2}\n"), "{cancelled:?}");
     let none = done(dir, &["cancel", "--all"], b"");
     assert_eq!((none.status, none.text()), (1, "0\n"), "{none:?}");
+    let empty = done(dir, &["cancel", "--prefix", "", "--yes"], b"");
+    assert!(empty.status == 2 && empty.err.contains("for all keys say --all"), "{empty:?}");
     for wrong in [&["cancel"][..], &["cancel", "--all", "k"], &["cancel", "--all", "--prefix", "p"]] {
         assert_eq!(done(dir, wrong, b"").status, 2, "{wrong:?}");
     }
@@ -87,11 +89,12 @@ fn keys_are_added_with_values_one_for_all_or_one_a_line() {
     let dir = dir();
     let dir = dir.path();
     assert_eq!(done(dir, &["add", "--value", "{\"n\": 1}", "k"], b"").status, 0);
-    let lines = b"k\t\"two\"\nno value\nl\t3\nm\tthree\n";
+    let lines = b"k\t\"two\"\nno value\nl\t3\nm\tthree\n\n\t4\n";
     let added = done(dir, &["add", "--values"], lines);
     assert_eq!(added.status, 1, "{added:?}");
     assert!(added.err.contains("line 2: there is no tab and no value behind the key"), "{added:?}");
     assert!(added.err.contains("line 4: it is no JSON"), "{added:?}");
+    assert!(added.err.contains("line 6: there is no key before the tab"), "{added:?}");
     let wrong = done(dir, &["add", "--value", "one", "k"], b"");
     assert!(wrong.status == 2 && wrong.err.contains("text stands in double quotes"), "{wrong:?}");
     let job = start(requeue(

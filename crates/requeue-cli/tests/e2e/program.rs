@@ -1,5 +1,7 @@
 //! The environment of PROGRAM: arguments, variables, input, a group of its own.
 
+use std::collections::BTreeSet;
+
 use crate::harness::{Gate, dir, executable, read, requeue, run, script, start, until};
 
 #[test]
@@ -34,6 +36,22 @@ fn the_environment_tells_key_attempt_and_failures() {
     assert_eq!(done.status, 0, "{}", done.err);
     assert_eq!(read(dir.path().join("log")), "k 1 0\nk 2 1\nk 3 2\n");
     assert!(done.err.contains("3 runs, 0 coalesced, 2 retries"), "{}", done.err);
+}
+
+#[test]
+fn the_help_names_the_variables_that_each_run_has_apart_from_those_of_options() {
+    fn names(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        words.filter(|word| word.starts_with("REQUEUE_")).collect()
+    }
+    let mut help = requeue(&["--help"]);
+    let help = String::from_utf8(help.output().unwrap().stdout).unwrap();
+    let (_, variables) = help.split_once("In its environment: ").unwrap();
+    let (of_each_run, _of_options) = variables.split_once("With --").unwrap();
+    let mut env = requeue(&["env"]);
+    env.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    let env = run(env, b"k=\n");
+    assert_eq!(names(env.text()), names(of_each_run), "{env:?}");
 }
 
 #[test]

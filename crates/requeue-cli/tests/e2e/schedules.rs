@@ -106,7 +106,7 @@ fn e37_while_somebody_works_a_key_gets_its_times_and_other_ones_in_their_place()
     assert_eq!(job.done().status, 0);
 }
 
-/// What `date` says of this time, as clocks in Berlin show it.
+/// Prints a time as clocks in Berlin show it.
 fn berlin(time: &str, format: &str) -> String {
     let mut date = Command::new("date");
     date.args(["-d", time, format]).env("TZ", "Europe/Berlin");
