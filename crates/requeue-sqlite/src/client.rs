@@ -304,7 +304,7 @@ impl Client {
             // where that fails SQLite has done it already, or does it as it is opened next
             drop(begun.execute_batch("rollback"));
         }
-        drop(turn);
+        link.end_turn(turn);
         match link.is_cut_off() {
             Some(why) if written.is_ok() => Err(EngineError::Unknown(why.into())),
             _ => written,

@@ -181,6 +181,26 @@ pub(crate) struct Link {
     of: Writes,
     /// SQLite's log and shared memory, with their inodes once seen.
     beside: [(PathBuf, Option<u64>); 2],
+    /// Length of the log in bytes from which on it is [shortened](Self::shorten_log).
+    log_may_have: u64,
+}
+
+/// Page size, in bytes.
+const PAGE: u64 = 4096;
+/// Growth of the log, in bytes, until it is shortened after an attempt that readers have prevented.
+const LOG_GROWS: u64 = 1024 * PAGE;
+/// How long a writer that shortens the log waits for those who read it. Others wait for its turn meanwhile.
+const READERS_END: Duration = Duration::from_millis(50);
+
+/// Pages of the log after which SQLite writes it into the file, and begins it anew if nobody reads it: 16 MB. A checkpoint
+/// writes each page once, however often it has changed. Others leave it to the runner, if there is one.
+fn checkpoint_after(of: Writes) -> u32 {
+    if of == Writes::Runner { 4000 } else { 8000 }
+}
+
+/// Length of the log in bytes that shows that SQLite could not begin it anew.
+fn long_log(of: Writes) -> u64 {
+    u64::from(checkpoint_after(of)) * PAGE * 5 / 4
 }
 
 impl Link {
@@ -205,7 +225,7 @@ impl Link {
         drop(opens);
         database.enter(path).map_err(said)?;
         let beside = [(beside(path, "-wal"), None), (beside(path, "-shm"), None)];
-        let mut link = Self { connection, database, path: path.clone(), of, beside };
+        let mut link = Self { connection, database, path: path.clone(), of, beside, log_may_have: long_log(of) };
         let turn = if found < VERSION { Some(link.turn()?) } else { None };
         link.configure().map_err(about(path))?;
         if turn.is_some() {
@@ -222,13 +242,8 @@ impl Link {
         }
         // each commit is on the disk, not only in the system's memory
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // 16 MB between two checkpoints: a checkpoint writes each page once, however often it has changed. Others leave
-        // it to the runner, if there is one, and do not end with one: an add would wait for three more syncs.
-        connection.pragma_update(
-            None,
-            "wal_autocheckpoint",
-            if *of == Writes::Runner { 4000 } else { 8000 },
-        )?;
+        connection.pragma_update(None, "wal_autocheckpoint", checkpoint_after(*of))?;
+        // others do not end with a checkpoint: an add would wait for three more syncs
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, *of == Writes::Others)?;
         connection.pragma_update(None, "cache_size", CACHE)?;
         connection.set_prepared_statement_cache_capacity(24);
@@ -255,6 +270,33 @@ impl Link {
     pub(crate) fn turn(&self) -> Result<Turn, EngineError> {
         let turn = self.database.turn(self.of, waits(self.of));
         turn.map_err(|e| not_applied(format!("{}: {e}", self.path.display())))
+    }
+
+    /// Ends a turn. A long log is shortened before others write.
+    pub(crate) fn end_turn(&mut self, turn: Turn) {
+        if self.log_length() > self.log_may_have {
+            self.shorten_log(&turn);
+        }
+    }
+
+    fn log_length(&self) -> u64 {
+        self.beside[0].0.metadata().map_or(0, |log| log.len())
+    }
+
+    /// Writes SQLite's log into the file, and cuts it off.
+    ///
+    /// SQLite begins the log anew by itself only when a writer finds all of it in the file and nobody reading it. While others
+    /// write and read all the time that does not happen, and the log would grow until the disk is full. In its turn this
+    /// process is the only writer, so readers go on in the file, and it need only wait for those that have begun before.
+    pub(crate) fn shorten_log(&mut self, _turn: &Turn) {
+        let Self { connection, of, .. } = self;
+        let shortened = connection.busy_timeout(READERS_END).and_then(|()| {
+            connection.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0))
+        });
+        // SQLite refuses no time
+        drop(connection.busy_timeout(waits(*of)));
+        let is_short = matches!(shortened, Ok(0));
+        self.log_may_have = if is_short { long_log(self.of) } else { self.log_length() + LOG_GROWS };
     }
 
     /// The reason why writes are lost, if they are: the file, its log or SQLite's shared memory was removed,

@@ -417,6 +417,16 @@ impl Store {
         self.turn = None;
     }
 
+    /// After a write that has failed: on a full disk shortens SQLite's log, which may be what fills it.
+    pub(crate) fn make_room(&mut self) {
+        let Open::Writes(link) = &mut self.open else { return };
+        if has_no_room(&self.path) && link.connection.is_autocommit() {
+            if let Ok(turn) = link.turn() {
+                link.shorten_log(&turn);
+            }
+        }
+    }
+
     /// Checks that the file still has its name.
     pub(crate) fn check_place(&mut self) {
         if let Open::Writes(link) = &mut self.open {
@@ -437,7 +447,9 @@ impl Store {
                 _ => Failed::Maybe(words(e)),
             });
         }
-        self.turn = None;
+        if let Some(turn) = self.turn.take() {
+            link.end_turn(turn);
+        }
         self.epochs.values_mut().for_each(|epoch| epoch.is_written = true);
         self.commits += 1;
         self.check_place();

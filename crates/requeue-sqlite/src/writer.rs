@@ -518,6 +518,7 @@ impl AddBatcher {
             if self.is_asked() {
                 self.wake.ask(WakeReason::Now);
             } else if !written.unwrap_or(false) {
+                lock(&self.store).make_room();
                 std::thread::sleep(TRIES_AGAIN);
                 self.wake.ask(WakeReason::Soon);
             }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -556,10 +557,10 @@ fn e33_a_look_waits_while_another_process_makes_the_index_of_the_log() {
     let mut index = [0; 96];
     shared.read_exact_at(&mut index, 0).unwrap();
     assert!(index.iter().any(|byte| *byte != 0), "it has an index");
-    let (done, all) = (std::sync::atomic::AtomicBool::new(false), 500);
+    let (done, all) = (AtomicBool::new(false), 500);
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !done.load(Relaxed) {
                 for index in [&[0; 96], &index] {
                     shared.write_all_at(index, 0).unwrap();
                     std::thread::sleep(Duration::from_micros(200));
@@ -567,7 +568,7 @@ fn e33_a_look_waits_while_another_process_makes_the_index_of_the_log() {
             }
         });
         let looked: Vec<_> = (0..all).map(|_| world.client().stats("orders").map(|it| it.ready)).collect();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Relaxed);
         let refused: Vec<_> = looked.iter().filter(|it| !matches!(it, Ok(1))).collect();
         assert!(refused.is_empty(), "{} of {all}: {:?}", refused.len(), refused.first());
     });
@@ -590,4 +591,34 @@ fn e34_an_add_reads_a_log_that_nobody_has_open_once() {
     world.client().add("orders", &"a".to_owned(), None).unwrap();
     let read = read() - before;
     assert!(read < log + log / 2, "{read} bytes of a log of {log}");
+}
+
+#[test]
+fn e33_readers_of_whom_one_always_reads_do_not_let_the_log_grow() {
+    const MEGABYTE: usize = 1 << 20;
+    let world = World::new();
+    let q = world.open();
+    let log = world.file().with_extension("db-wal");
+    let is_over = AtomicBool::new(false);
+    let mut longest = 0;
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let [mut next, mut last] = [(); 2].map(|()| world.by_hand());
+            while !is_over.load(Relaxed) {
+                next.execute_batch("begin; select * from queue").unwrap();
+                if !last.is_autocommit() {
+                    last.execute_batch("commit").unwrap();
+                }
+                std::mem::swap(&mut next, &mut last);
+            }
+        });
+        for n in 0..64 {
+            let key = format!("{n}-{}", "x".repeat(MEGABYTE));
+            q.add(key.clone()).wait().unwrap();
+            q.cancel(&key).wait().unwrap();
+            longest = longest.max(log.metadata().unwrap().len());
+        }
+        is_over.store(true, Relaxed);
+    });
+    assert!(longest < 48 * MEGABYTE as u64, "{} MB of some 64", longest >> 20);
 }
