@@ -9,6 +9,7 @@
 //! | `tokio_workers` | workers on Tokio: back-off, a time limit, more of them while the line is long |
 //! | `mirror` | a controller: keeps a directory equal to another one, from file events |
 //! | `axum_service` | a web service: keys come by requests, `/metrics`, and TERM loses nothing that was accepted |
+//! | `single_flight` | a cache that loads an entry once, however many miss it at the same time |
 //! | `write_limit` | a fast producer in front of a store that takes fifty writes a second |
 //!
 //! ```text

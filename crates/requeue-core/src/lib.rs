@@ -37,10 +37,10 @@ pub use arena::KeyRef;
 pub use line::Groups;
 pub use line::{Ahead, GroupGauges, GroupRules, MaxWait, Order, Rate, ReadyOrder, Ticket};
 pub use machine::{
-    Accepted, Added, Asking, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase, Drained,
-    Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NotHeld, Only, Paused, Policy,
-    Refused, RefusedEnd, Restored, RetryDelay, RunEnd, RunRef, ShutDown, Stats, Trigger, UnfinishedKey,
-    UnfinishedReason, WaitingKeys,
+    Accepted, Added, Asking, Awaiter, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase,
+    Drained, Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NoRun, NotHeld, Only,
+    Paused, Policy, Refused, RefusedEnd, Restored, RetryDelay, RunAnswer, RunEnd, RunRef, ShutDown, Stats,
+    Trigger, UnfinishedKey, UnfinishedReason, WaitingKeys,
 };
 pub use map::Map;
 pub use time::Instant;

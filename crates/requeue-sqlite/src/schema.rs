@@ -225,7 +225,8 @@ impl Link {
         drop(opens);
         database.enter(path).map_err(said)?;
         let beside = [(beside(path, "-wal"), None), (beside(path, "-shm"), None)];
-        let mut link = Self { connection, database, path: path.clone(), of, beside, log_may_have: long_log(of) };
+        let mut link =
+            Self { connection, database, path: path.clone(), of, beside, log_may_have: long_log(of) };
         let turn = if found < VERSION { Some(link.turn()?) } else { None };
         link.configure().map_err(about(path))?;
         if turn.is_some() {

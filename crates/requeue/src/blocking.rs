@@ -24,8 +24,13 @@ impl ThisThread {
     pub(crate) fn sleep(&self, until: Option<Instant>, clock: &dyn Clock) {
         match until {
             Some(at) => clock.park_until(at, self.parker()),
-            None => self.parker().park(),
+            None => self.park(),
         }
+    }
+
+    /// Sleeps until woken.
+    pub(crate) fn park(&self) {
+        self.parker().park();
     }
 }
 

@@ -5,11 +5,11 @@ use crate::clock::{Clock, SystemClock};
 use crate::fairness::Fairness;
 use crate::hold::Shared;
 use crate::journal::Journal;
-use crate::limiter::{Keeps, RateLimiter, counted_controller, dispatch, sealed::Token};
+use crate::limiter::{Keeps, RateLimiter, counted_controller, sealed::Token};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
-use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, ReadyOrder};
+use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate, ReadyOrder};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -712,7 +712,7 @@ impl<K, V> Settings<K, V> {
         }
         if let Some((keys, burst)) = self.rate {
             let asked = || BuildError::Rate { asked: format!("{keys:?} keys a second, {burst} at once,") };
-            self.config.rate = Some(dispatch(keys, burst).ok_or_else(asked)?);
+            self.config.rate = Some(Rate::per_second(keys, burst).ok_or_else(asked)?);
         }
         for (at, (name, _)) in self.labels.iter().enumerate() {
             if !is_label(name) {

@@ -178,11 +178,7 @@ impl<K> Ending<'_, K> {
     }
 
     pub(crate) fn give_up<V>(&mut self, shared: &Shared<K, V>) {
-        if shared.metrics.is_none() {
-            return self.succeed(shared);
-        }
         let panic = self.forget_own(shared);
-        // metrics must record that it gave up, and not that it was done
         let _ = self.end(shared, How::GiveUp, None::<V>, None, true);
         panic.resume();
     }

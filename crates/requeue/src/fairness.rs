@@ -1,6 +1,5 @@
 //! A builder's settings for groups that take turns (rule B3); see `groups.rs`.
 
-use crate::limiter::dispatch;
 use crate::{BuildError, RandomState};
 use requeue_core::{GroupRules, Groups, MaxWait, Order};
 use std::hash::Hash;
@@ -28,10 +27,8 @@ impl<K> Fairness<K> {
         G: Hash + Eq + Send + Sync + 'static,
     {
         self.no_room = rules.has_no_room();
-        let asked = rules.asked_rate();
-        let exact = asked.and_then(|(keys, burst)| dispatch(keys, burst));
-        self.no_rate = asked.filter(|_| exact.is_none());
-        self.groups = Some(Groups::by(group, rules.exact_rate(exact), RandomState::new()));
+        self.no_rate = rules.no_rate();
+        self.groups = Some(Groups::by(group, rules, RandomState::new()));
     }
 
     /// The order of a queue with groups, if there are groups; `other` is the order given beside them.

@@ -10,6 +10,7 @@ mod add_many;
 mod adders;
 mod adding;
 mod asking;
+mod awaited;
 mod blocking;
 mod builder;
 mod control;
@@ -31,6 +32,7 @@ mod journal;
 mod key;
 mod late_drops;
 mod layers;
+mod live;
 mod metrics;
 mod owner;
 mod panics;
@@ -59,6 +61,7 @@ mod lock;
 
 pub use add::Add;
 pub use add_many::{AddedMany, IntoAdded};
+pub use awaited::AwaitedRun;
 pub use builder::Builder;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
@@ -84,8 +87,8 @@ pub use metrics::{
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{
-    Ahead, Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, Only, Order, Paused, ReadyOrder,
-    Stats, Ticket,
+    Ahead, Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, NoRun, Only, Order, Paused, Rate,
+    ReadyOrder, Stats, Ticket,
 };
 pub use restore::Restore;
 pub use room::AddWhenRoom;

@@ -2,7 +2,7 @@
 
 use crate::hold::{Hold, Shared};
 use crate::{Instant, Metrics};
-use requeue_core::{Accepted, Asking, Delay, Refused, Trigger};
+use requeue_core::{Accepted, Asking, Core, Delay, Refused, Trigger};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -49,7 +49,19 @@ impl<K: Eq, V> Shared<K, V> {
         trigger: &mut Trigger<K, V>,
         hash: u32,
         reading: Option<Instant>,
+        turn: Option<&mut Turn<'_>>,
+    ) -> Result<Accepted, Refused> {
+        self.try_trigger_and(trigger, hash, reading, turn, |_, _| ())
+    }
+
+    /// Like [`try_trigger`](Self::try_trigger), and calls `then` in the hold if the trigger is accepted.
+    pub(crate) fn try_trigger_and(
+        &self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        reading: Option<Instant>,
         mut turn: Option<&mut Turn<'_>>,
+        then: impl FnOnce(&mut Core<K, V>, &Accepted),
     ) -> Result<Accepted, Refused> {
         let mut reading = reading.or_else(|| trigger.is_timed().then(|| self.now()));
         let delayed = trigger.is_delayed();
@@ -70,6 +82,9 @@ impl<K: Eq, V> Shared<K, V> {
                     accepted
                 }
             };
+            if let Ok(accepted) = &accepted {
+                then(&mut hold.core, accepted);
+            }
             hold.close();
             accepted
         });

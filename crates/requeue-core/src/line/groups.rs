@@ -29,8 +29,8 @@ pub struct GroupGauges {
 type Of<G, R> = Option<Arc<dyn Fn(&G) -> R + Send + Sync>>;
 
 /// Rules for the groups of a queue: their weights, how many keys of each may be held at
-/// the same time, and what metrics call them. Each is asked once, as the first key of a group
-/// becomes known, and again when the group comes back after its last key has gone.
+/// the same time, how many a second are handed out, and what metrics call them. Each is asked once, as the first key of a
+/// group becomes known, again when the group comes back after its last key has gone, and when they are asked for anew.
 ///
 /// All run under the queue's lock: they must be short and must not call the queue. If one
 /// panics, the trigger that brought the group is not accepted.
@@ -39,16 +39,16 @@ pub struct GroupRules<G> {
     cap: Of<G, usize>,
     metrics: Of<G, Option<String>>,
     no_room: bool,
-    /// Keys a second, and how many at once, as they were asked for.
-    asked_rate: Option<(f64, u32)>,
-    rate: Option<Rate>,
+    rate: Of<G, Option<Rate>>,
+    /// Keys a second and burst that are no rate.
+    no_rate: Option<(f64, u32)>,
 }
 
 impl<G> GroupRules<G> {
     /// Every group has the weight 1, and none has a cap.
     #[must_use]
     pub fn new() -> Self {
-        Self { weight: None, cap: None, metrics: None, no_room: false, asked_rate: None, rate: None }
+        Self { weight: None, cap: None, metrics: None, no_room: false, rate: None, no_rate: None }
     }
 
     /// How many keys of a group are handed out in one of its turns: 0 counts as 1.
@@ -79,30 +79,42 @@ impl<G> GroupRules<G> {
         Self { metrics: Some(Arc::new(name)), ..self }
     }
 
-    /// At most so many keys a second of each group are handed out, and `burst` at once, as the rate
-    /// of a queue limits all of them together.
+    /// Limits the keys of each group that are handed out to this many a second, with `burst` at once, as the rate of a queue
+    /// limits all of them together.
     ///
-    /// A token of the group is charged when a key of it is handed out: a trigger that coalesces
-    /// costs nothing. A group without a token is passed by, at no cost to the others; when its
-    /// next token is due it comes behind those that wait. In any time `t` a group has at most
-    /// `burst + t * per_second` keys handed out, also if its keys go and come: a group whose last
-    /// key has gone is remembered until its bucket is full, so at most as many groups as had a key
-    /// handed out in the last `burst / per_second` seconds.
+    /// A token of the group is charged when a key of it is handed out: a trigger that coalesces costs nothing. A group without
+    /// a token is passed by, at no cost to the others; when its next token is due it comes behind those that wait. In any time
+    /// `t` a group has at most `burst + t * per_second` keys handed out, also if its keys go and come: a group whose last key
+    /// has gone is remembered until its bucket is full, so at most as many groups as had a key handed out in the last `burst /
+    /// per_second` seconds.
     #[must_use]
     pub fn rate(self, per_second: f64, burst: u32) -> Self {
-        Self { asked_rate: Some((per_second, burst)), ..self }
+        let rate = Rate::per_second(per_second, burst);
+        let no_rate = if rate.is_none() { Some((per_second, burst)) } else { None };
+        Self { no_rate, ..self.rate_of(move |_| rate) }
     }
 
-    /// The arguments of [`rate`](Self::rate).
+    /// Sets a [rate](Self::rate) for each group; `None` is no limit.
     #[must_use]
-    pub fn asked_rate(&self) -> Option<(f64, u32)> {
-        self.asked_rate
+    pub fn rate_of(self, rate: impl Fn(&G) -> Option<Rate> + Send + Sync + 'static) -> Self {
+        Self { rate: Some(Arc::new(rate)), no_rate: None, ..self }
     }
 
-    /// The [`rate`](Self::rate) as an exact fraction, which alone counts.
+    /// The arguments of [`rate`](Self::rate), if they are no rate.
     #[must_use]
-    pub fn exact_rate(self, rate: Option<Rate>) -> Self {
-        Self { rate, ..self }
+    pub fn no_rate(&self) -> Option<(f64, u32)> {
+        self.no_rate
+    }
+
+    /// Asks for the rules of one group.
+    fn of(&self, name: &G) -> Ruled {
+        let cap = self.cap.as_ref().map_or(usize::MAX, |cap| cap(name).max(1));
+        Ruled {
+            weight: self.weight.as_ref().map_or(1, |weight| weight(name).max(1)),
+            cap: u32::try_from(cap).unwrap_or(u32::MAX),
+            shown: self.metrics.as_ref().and_then(|metrics| metrics(name)).map(Arc::from),
+            rate: self.rate.as_ref().and_then(|rate| rate(name)),
+        }
     }
 
     /// Whether [`cap`](Self::cap) was 0.
@@ -121,8 +133,9 @@ impl<G> Default for GroupRules<G> {
 
 impl<G> Clone for GroupRules<G> {
     fn clone(&self) -> Self {
-        let Self { weight, cap, metrics, .. } = self;
-        Self { weight: weight.clone(), cap: cap.clone(), metrics: metrics.clone(), ..*self }
+        let Self { weight, cap, metrics, rate, no_room, no_rate } = self;
+        let (weight, cap, metrics, rate) = (weight.clone(), cap.clone(), metrics.clone(), rate.clone());
+        Self { weight, cap, metrics, rate, no_room: *no_room, no_rate: *no_rate }
     }
 }
 
@@ -132,7 +145,7 @@ impl<G> fmt::Debug for GroupRules<G> {
             .field("weight", &self.weight.is_some())
             .field("cap", &self.cap.is_some())
             .field("metrics", &self.metrics.is_some())
-            .field("rate", &self.asked_rate)
+            .field("rate", &self.rate.is_some())
             .finish()
     }
 }
@@ -189,6 +202,8 @@ pub(super) trait Naming<K: ?Sized>: Send {
     fn find(&self, key: &K) -> Option<u32>;
     /// Rules of the last group that was new.
     fn rules_of_the_last(&mut self) -> Ruled;
+    /// Asks for the rules of a group anew, if it is known. Users' code; nothing changes.
+    fn rules_of(&self, number: u32) -> Option<Ruled>;
     /// Whether they have a rate.
     fn is_rated(&self) -> bool;
     /// Whether metrics call some of them by a name.
@@ -225,13 +240,10 @@ impl<F, G: Hash + Eq, S: BuildHasher> Names<F, G, S> {
     }
 
     fn enter(&mut self, name: G, hash: u32) -> Named {
-        let weight = self.rules.weight.as_ref().map_or(1, |weight| weight(&name).max(1));
-        let cap = self.rules.cap.as_ref().map_or(usize::MAX, |cap| cap(&name).max(1));
-        let shown = self.rules.metrics.as_ref().and_then(|metrics| metrics(&name)).map(Arc::from);
+        let ruled = self.rules.of(&name);
         let number = self.names.insert(name, hash, 0);
         self.table.enter(hash, number, &self.names);
-        self.last =
-            Ruled { weight, cap: u32::try_from(cap).unwrap_or(u32::MAX), shown, rate: self.rules.rate };
+        self.last = ruled;
         Named { number, new: true }
     }
 }
@@ -260,6 +272,11 @@ where
     fn rules_of_the_last(&mut self) -> Ruled {
         let shown = self.last.shown.take();
         Ruled { shown, ..self.last }
+    }
+
+    fn rules_of(&self, number: u32) -> Option<Ruled> {
+        self.names.flags_if_occupied(number)?;
+        Some(self.rules.of(self.names.key(number)))
     }
 
     fn is_rated(&self) -> bool {

@@ -49,6 +49,7 @@ use crate::arena::{Arena, Marked};
 use crate::slots::Places;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// The line.
 ///
@@ -186,6 +187,22 @@ impl<K> Line<K> {
         let of_groups = self.fair_mut().is_some_and(|(fair, _)| fair.lift_rates());
         self.tidy();
         lifted || of_groups
+    }
+
+    /// Changes the rate of the whole line, or ends it. Tokens stay, as far as the new burst holds them.
+    pub(crate) fn set_rate(&mut self, rate: Option<Rate>, now: Instant) {
+        let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
+        match (&mut scheduler.rate, rate) {
+            (Some(bucket), Some(rate)) => bucket.set(rate, now),
+            (bucket, rate) => *bucket = rate.map(Bucket::new),
+        }
+        self.tidy();
+    }
+
+    /// Changes after how long keys are overdue; false in a line in which none is.
+    pub(crate) fn set_max_wait(&mut self, after: Duration) -> bool {
+        let max_wait = self.scheduler.as_deref_mut().and_then(|all| all.known.max_wait.as_mut());
+        max_wait.map(|max_wait| max_wait.set(after)).is_some()
     }
 
     /// When the rate lets the next key go, where one could go but for it.

@@ -33,6 +33,11 @@ pub(super) struct Overdue {
 }
 
 impl Overdue {
+    /// Changes after how long a key is overdue.
+    pub(super) fn set(&mut self, after: Duration) {
+        self.after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+    }
+
     /// Whether a key that is ready since then is overdue now, both by one clock.
     #[inline]
     pub(super) fn is(self, since: Instant, now: Instant) -> bool {

@@ -6,16 +6,72 @@
 
 use crate::Instant;
 
-/// At most so many keys are handed out, as an exact fraction: a token is there for each key, of
-/// which `per_nano / token` come in a nanosecond, and `burst` are kept.
+const NANOS_PER_SEC: u128 = 1_000_000_000;
+
+/// A rate at which keys are handed out: this many a second, and at most `burst` at once. It is kept as an exact fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Units that pass in a nanosecond: from 1 to 2^62.
-    pub per_nano: u64,
+    per_nano: u64,
     /// Units that a token is worth: from 1 to 2^86.
-    pub token: u128,
-    /// How many tokens are kept: at least 1. The bucket is full at first.
-    pub burst: u32,
+    token: u128,
+    /// Number of tokens that are kept: at least 1. The bucket is full at first.
+    burst: u32,
+}
+
+impl Rate {
+    /// The slowest rate: below it no token comes within the 584 years that an instant covers, so it counts as 0.
+    /// (1e9 / 2^64 tokens per second.)
+    pub const SLOWEST: f64 = 1e9 / 18_446_744_073_709_551_616.0;
+
+    /// The fastest rate: from here on a nanosecond brings more tokens than a burst of `u32` can hold, so faster
+    /// rates do not differ. (2^62 tokens per second.)
+    pub const FASTEST: f64 = 4_611_686_018_427_387_904.0;
+
+    /// The rate of `keys` a second, with this burst. `None` if no key would ever be handed out (a rate or burst of 0, a negative
+    /// rate, NaN, less than one key in 580 years), or if the rate is infinite.
+    #[must_use]
+    pub fn per_second(keys: f64, burst: u32) -> Option<Self> {
+        if !(keys >= Self::SLOWEST && keys.is_finite() && burst > 0) {
+            return None;
+        }
+        let (tokens, seconds) = simplest_fraction(keys);
+        let nanos = seconds * NANOS_PER_SEC;
+        let (mut common, mut rest) = (tokens, nanos);
+        while rest != 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        Some(Self { per_nano: (tokens / common) as u64, token: nanos / common, burst })
+    }
+
+    /// The time between two tokens, in nanoseconds, as a fraction: at most 2^86, and at most 2^62.
+    #[must_use]
+    pub fn interval(&self) -> (u128, u64) {
+        (self.token, self.per_nano)
+    }
+}
+
+/// The rate `per_second`, within [`Rate::SLOWEST`] and infinity, as a fraction with small terms: the first convergent of its continued
+/// fraction that equals it as an `f64`. So 0.1 is one token in ten seconds and 1.0 / 3.0 one in three, not the neighbouring
+/// binary fraction that is a nanosecond late.
+fn simplest_fraction(per_second: f64) -> (u128, u128) {
+    let x = per_second.min(Rate::FASTEST);
+    let bits = x.to_bits();
+    // Never subnormal: `x` is at least `Rate::SLOWEST`.
+    let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
+    let exponent = ((bits >> 52) & 0x7ff) as i32 - 1075;
+    let (mut num, mut den) =
+        if exponent >= 0 { (mantissa << exponent, 1) } else { (mantissa, 1u128 << -exponent) };
+    let (mut p, mut q) = ((1u128, 0u128), (0u128, 1u128));
+    loop {
+        let whole = num / den;
+        p = (whole * p.0 + p.1, p.0);
+        q = (whole * q.0 + q.1, q.0);
+        (num, den) = (den, num % den);
+        if den == 0 || p.0 as f64 / q.0 as f64 == x {
+            return (p.0, q.0);
+        }
+    }
 }
 
 /// The tokens.
@@ -55,6 +111,14 @@ impl Bucket {
         self.zero = self.zero.max(self.units(now) - self.full) + self.token;
     }
 
+    /// Changes the rate. The tokens stay, as far as the new bucket holds them; a part of one is lost.
+    pub(super) fn set(&mut self, rate: Rate, now: Instant) {
+        let tokens = self.tokens(now);
+        *self = Self::new(rate);
+        let tokens = self.full.min(self.token.saturating_mul(tokens as i128));
+        self.zero = self.units(now) - tokens;
+    }
+
     /// When the bucket is full, if no more is taken.
     pub(super) fn full_at(&self) -> Instant {
         self.instant(self.zero + self.full)
@@ -76,6 +140,41 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fraction_is_the_rate_and_stays_within_its_bounds() {
+        let (from, to) = (Rate::SLOWEST.to_bits(), Rate::FASTEST.to_bits());
+        let mut any = 1_u64;
+        for _ in 0..10_000 {
+            // Knuth's MMIX generator
+            any = any.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let x = f64::from_bits(from + (u128::from(any) * u128::from(to - from) >> 64) as u64);
+            let (p, q) = simplest_fraction(x);
+            assert_eq!(p as f64 / q as f64, x);
+            assert!(p <= 1 << 62 && q <= 1 << 56, "{x}: {p}/{q}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_an_exact_fraction_and_needs_a_number_above_zero() {
+        assert_eq!(Rate::per_second(33.3, 2), Some(Rate { per_nano: 333, token: 10_000_000_000, burst: 2 }));
+        for (keys, burst) in [(0.0, 1), (1.0, 0), (-1.0, 1), (f64::NAN, 1), (f64::INFINITY, 1), (1e-11, 1)] {
+            assert_eq!(Rate::per_second(keys, burst), None);
+        }
+    }
+
+    #[test]
+    fn a_change_of_rate_keeps_the_tokens_that_fit() {
+        let mut bucket = rate(1, 10, 5);
+        bucket.take(at(0));
+        bucket.set(Rate { per_nano: 1, token: 100, burst: 2 }, at(0));
+        assert_eq!((bucket.tokens(at(0)), bucket.full_at()), (2, at(0)));
+        bucket.take(at(0));
+        bucket.take(at(0));
+        assert_eq!(bucket.next(at(0)), Some(at(100)));
+        bucket.set(Rate { per_nano: 1, token: 10, burst: 5 }, at(50));
+        assert_eq!((bucket.tokens(at(50)), bucket.next(at(50))), (0, Some(at(60))));
+    }
 
     fn rate(per_nano: u64, token: u128, burst: u32) -> Bucket {
         Bucket::new(Rate { per_nano, token, burst })

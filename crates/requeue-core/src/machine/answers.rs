@@ -208,6 +208,27 @@ impl From<&How<'_>> for RunEnd {
     }
 }
 
+/// The reason why there was no run for a caller that awaited one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoRun {
+    /// The key was cancelled.
+    Cancelled,
+    /// The trigger was dropped: by a shutdown, or for room.
+    Dropped,
+}
+
+impl fmt::Display for NoRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cancelled => "the key was cancelled before its run began: add it again if it is to run",
+            Self::Dropped => "the trigger was dropped by a shutdown or for room: no run follows it",
+        })
+    }
+}
+
+impl core::error::Error for NoRun {}
+
 /// A retry that was refused: the run goes on.
 #[derive(Debug)]
 pub struct RefusedEnd<V> {

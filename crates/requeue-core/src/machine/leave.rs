@@ -1,6 +1,6 @@
 //! Keys that leave the line without a run: cancels, and drops for room.
 
-use super::answers::Cancelled;
+use super::answers::{Cancelled, NoRun};
 use super::flags::{DIRTY, HELD, PENDING, READY, RESET, TIMED};
 use super::state::Core;
 use core::borrow::Borrow;
@@ -84,6 +84,7 @@ impl<K, V> Core<K, V> {
         if forget {
             self.forget_failures(slot);
         }
+        self.awaited_run_is_gone(slot, NoRun::Cancelled);
         let cancelled = (left || waiting_until.is_some() || unfinished).then(|| {
             if flags & HELD == 0 {
                 // no further run follows the failures in a row

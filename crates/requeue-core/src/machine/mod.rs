@@ -21,12 +21,15 @@
 
 mod answers;
 mod asking;
+mod awaited;
+mod awaiters;
 mod backoff;
 mod bound;
 mod failures;
 mod flags;
 mod leave;
 mod ledger;
+mod live;
 mod observe;
 mod options;
 mod pause;
@@ -45,9 +48,11 @@ mod window;
 mod windows;
 
 pub use self::answers::{
-    Accepted, Added, Cancelled, Counts, DrainBase, Drained, Ended, Gauges, Got, Handout, KeyState, NotHeld,
-    Only, Paused, Refused, RefusedEnd, RunEnd, RunRef, ShutDown, Stats, UnfinishedKey, UnfinishedReason,
+    Accepted, Added, Cancelled, Counts, DrainBase, Drained, Ended, Gauges, Got, Handout, KeyState, NoRun,
+    NotHeld, Only, Paused, Refused, RefusedEnd, RunEnd, RunRef, ShutDown, Stats, UnfinishedKey,
+    UnfinishedReason,
 };
+pub use self::awaiters::{Awaiter, RunAnswer};
 pub use self::options::{
     Asking, Bound, Config, Debounce, Delay, How, InBackoff, Limit, Merge, Policy, Restored, RetryDelay,
     Trigger, WaitingKeys,

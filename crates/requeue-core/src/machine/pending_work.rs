@@ -17,6 +17,8 @@ pub(super) const RETIMED: u32 = 1 << 5;
 pub(super) const FORGOTTEN: u32 = 1 << 6;
 /// Groups have rates: time that passes lets some be served again. Never cleared.
 pub(super) const GROUPS: u32 = 1 << 7;
+/// `answers` holds something.
+pub(super) const ANSWERS: u32 = 1 << 8;
 /// Keys were dropped for room, and not reported yet.
 pub(super) const DROPPED: u32 = 1 << 9;
 /// First bit that belongs to the owner of the state machine: see

@@ -1,6 +1,6 @@
 //! Runs of keys: handed out, and ended with an outcome.
 
-use super::answers::{Ended, Got, Handout, NotHeld, Refused, RefusedEnd, RunEnd, RunRef};
+use super::answers::{Ended, Got, Handout, NotHeld, Refused, RefusedEnd, RunEnd, RunRef, UnfinishedReason};
 use super::flags::{
     BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN, PENDING, READY, RESET,
     TIMED, TIMER_RESPECTS, WINDOW,
@@ -133,6 +133,7 @@ impl<K, V> Core<K, V> {
             if self.timers_absorbed {
                 self.clear_timer(slot);
             }
+            self.awaited_run_begins(slot);
             value = self.values.take(slot);
             attempt = self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1));
         }
@@ -222,6 +223,7 @@ impl<K, V> Core<K, V> {
         }
         let flags = self.arena.flags(slot);
         self.held -= 1;
+        self.awaited_run_is_put_back(slot);
         self.refusals.remove(&slot);
         self.line.ended(slot);
         if flags & DIRTY != 0 {
@@ -387,8 +389,12 @@ impl<K, V> Core<K, V> {
         let mut unfinished = false;
         // a run that asked to come again, and gave its payload not back, is done with it
         let mut keeps_payload = true;
+        let mut awaited = RunEnd::from(&how);
         if let Some(refusal) = self.take_refusal(slot, &how) {
             keeps_payload = refusal.keeps_payload;
+            if refusal.reason == UnfinishedReason::RetryRefused {
+                awaited = RunEnd::Retry;
+            }
             if flags & DIRTY == 0 && self.ledger.is_some() {
                 self.list_refused(slot, refusal);
                 unfinished = true;
@@ -473,6 +479,7 @@ impl<K, V> Core<K, V> {
                 self.line.enter(&mut self.arena, slot, now);
             }
         }
+        self.awaited_run_ended(slot, awaited);
         self.merge_back(slot, goes_back);
         if dead.is_none() {
             dead = self.dead_value(slot);

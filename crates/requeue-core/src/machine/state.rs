@@ -1,6 +1,7 @@
 //! [`Core`]: the fields of the state machine with their invariants, and what its calls share.
 
-use super::answers::Counts;
+use super::answers::{Counts, NoRun};
+use super::awaiters::{Awaited, RunAnswer};
 use super::flags::{DIRTY, DIRTY_RESPECTS, GROUPED, HAS_SIDE_DATA, HELD, READY, TIMED, WINDOW};
 use super::ledger::{Ledger, Outlived, Refusal};
 use super::options::{Bound, Config, Debounce, InBackoff, Merge};
@@ -196,6 +197,10 @@ pub struct Core<K, V = ()> {
     pub(super) ended_early: BTreeMap<u32, EndedEarly>,
     /// The slot whose record is checked next for expiry.
     pub(super) expiry_cursor: u32,
+    /// By slot, callers that await runs.
+    pub(super) awaited: BTreeMap<u32, Awaited>,
+    /// Answers for such callers, to be delivered once the lock is released.
+    pub(super) answers: Vec<RunAnswer>,
     /// Keys and values to be dropped once the lock is released.
     pub(super) trash: Vec<(Option<K>, Option<V>)>,
     /// The slot that a call was changing when it called user code. If this is still set at the next call,
@@ -254,6 +259,8 @@ impl<K, V> Core<K, V> {
             counts: Counts::default(),
             ended_early: BTreeMap::new(),
             expiry_cursor: 0,
+            awaited: BTreeMap::new(),
+            answers: Vec::new(),
             trash: Vec::new(),
             suspect: None,
             pending_work: 0,
@@ -422,14 +429,11 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub(super) fn dead_value(&mut self, slot: u32) -> Option<V> {
         let flags = self.arena.flags(slot);
-        if flags & (READY | DIRTY) != 0
-            || flags & HAS_SIDE_DATA == 0
-            || self.timers.due(slot).is_some()
-            || self.is_listed(slot)
-        {
+        if flags & (READY | DIRTY) != 0 || flags & HAS_SIDE_DATA == 0 || self.timers.due(slot).is_some() {
             return None;
         }
-        self.values.take(slot)
+        self.awaited_run_is_gone(slot, NoRun::Dropped);
+        if self.is_listed(slot) { None } else { self.values.take(slot) }
     }
 
     /// Makes a key that is neither held nor ready ready, triggered at `since` with this priority. It has yet

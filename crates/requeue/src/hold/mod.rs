@@ -541,7 +541,7 @@ impl<K, V> Shared<K, V> {
         if waiters.waiting() == 0 && !waiters.alarm_is_idle() && drains.is_empty() && adders.is_empty() {
             core.note_beside(pending_work::WAITERS, false);
         }
-        let trash = core.take_trash();
+        let (trash, answers) = (core.take_trash(), core.take_answers());
         let forgotten = core.take_forgotten();
         let dropped = core.take_dropped();
         // no alarm outlives the queue, nor the last timer if no caller waits
@@ -566,6 +566,9 @@ impl<K, V> Shared<K, V> {
         }
         if !dropped.is_empty() {
             self.tell_of_dropped(dropped);
+        }
+        for (awaiter, how) in answers {
+            quietly(|| awaiter.ended(how));
         }
         // keys that were dropped by the queue: this caller is not responsible for a panic of their drop, and
         // it must not lose the key that was handed out

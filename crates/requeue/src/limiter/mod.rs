@@ -57,7 +57,6 @@ pub use self::exponential::Exponential;
 pub use self::fast_slow::FastSlow;
 pub use self::jitter::Jitter;
 pub use self::max_wait::WithMaxWait;
-pub(crate) use self::pace::dispatch;
 pub use self::per_key_bucket::PerKeyBucket;
 pub(crate) use self::rate_limiter::sealed;
 pub use self::rate_limiter::{Keeps, RateLimiter};

@@ -6,67 +6,20 @@
 //! up to a whole nanosecond, so that the thousandth token comes as exactly as the first: the time of a token that is a whole
 //! number of nanoseconds is exact, and the others are off by a nanosecond after 2^30 tokens.
 //!
-//! Bounds, which keep every sum within an `i128`: a token takes at most 2^94 (at [`SLOWEST`]), a full bucket 2^126.
+//! Bounds, which keep every sum within an `i128`: a token takes at most 2^94 (at [`Rate::SLOWEST`]), a full bucket 2^126.
 
-use crate::Instant;
+use crate::{Instant, Rate};
 use std::time::Duration;
 
 /// Bits of a nanosecond's fraction.
 const FRACTION: u32 = 30;
 
-/// The slowest rate: below it no token comes within the 584 years that an instant covers, so it counts as 0.
-/// (1e9 / 2^64 tokens per second.)
-const SLOWEST: f64 = 1e9 / 18_446_744_073_709_551_616.0;
-
-/// The fastest rate: from here on a nanosecond brings more tokens than a burst of `u32` can hold, so faster
-/// rates do not differ. (2^62 tokens per second.)
-const FASTEST: f64 = 4_611_686_018_427_387_904.0;
-
 /// A debt that is never paid: past every instant that a grant can leave.
 const UNPAYABLE: i128 = 1 << 126;
-
-const NANOS_PER_SEC: u128 = 1_000_000_000;
 
 /// `at`, in fixed point.
 pub(super) fn fixed(at: Instant) -> i128 {
     i128::from(at.as_nanos()) << FRACTION
-}
-
-/// The rate `per_second`, within [`SLOWEST`] and infinity, as a fraction with small terms: the first convergent of its continued
-/// fraction that equals it as an `f64`. So 0.1 is one token in ten seconds and 1.0 / 3.0 one in three, not the neighbouring
-/// binary fraction that is a nanosecond late.
-fn simplest_fraction(per_second: f64) -> (u128, u128) {
-    let x = per_second.min(FASTEST);
-    let bits = x.to_bits();
-    // Never subnormal: `x` is at least `SLOWEST`.
-    let mantissa = u128::from(bits & ((1 << 52) - 1) | 1 << 52);
-    let exponent = ((bits >> 52) & 0x7ff) as i32 - 1075;
-    let (mut num, mut den) =
-        if exponent >= 0 { (mantissa << exponent, 1) } else { (mantissa, 1u128 << -exponent) };
-    let (mut p, mut q) = ((1u128, 0u128), (0u128, 1u128));
-    loop {
-        let whole = num / den;
-        p = (whole * p.0 + p.1, p.0);
-        q = (whole * q.0 + q.1, q.0);
-        (num, den) = (den, num % den);
-        if den == 0 || p.0 as f64 / q.0 as f64 == x {
-            return (p.0, q.0);
-        }
-    }
-}
-
-/// The dispatch rate of a queue; `None` if no key would ever be handed out, or if there is no limit.
-pub(crate) fn dispatch(per_second: f64, burst: u32) -> Option<requeue_core::Rate> {
-    if !(per_second >= SLOWEST && per_second.is_finite() && burst > 0) {
-        return None;
-    }
-    let (tokens, seconds) = simplest_fraction(per_second);
-    let nanos = seconds * NANOS_PER_SEC;
-    let (mut common, mut rest) = (tokens, nanos);
-    while rest != 0 {
-        (common, rest) = (rest, common % rest);
-    }
-    Some(requeue_core::Rate { per_nano: (tokens / common) as u64, token: nanos / common, burst })
 }
 
 /// `a * b / c`, rounded down, where `a < c <= 2^100`. The product may exceed 128 bits, so it is built bit by
@@ -108,11 +61,10 @@ impl Pace {
         if per_second == f64::INFINITY {
             return None;
         }
-        if per_second < SLOWEST {
+        let Some((nanos, tokens)) = Rate::per_second(per_second, 1).map(|rate| rate.interval()) else {
             return Some(Self::NONE.with_burst(burst));
-        }
-        let (tokens, seconds) = simplest_fraction(per_second);
-        let token = (((seconds * NANOS_PER_SEC) << FRACTION) / tokens) as i128;
+        };
+        let token = ((nanos << FRACTION) / u128::from(tokens)) as i128;
         Some(Self { token: token.clamp(1, Self::NONE.token), comes: true, burst })
     }
 
@@ -275,22 +227,17 @@ mod tests {
         {
             assert_eq!(pace(rate).token, (nanos << FRACTION) / tokens, "{rate}");
         }
-        let exact = dispatch(33.3, 2).expect("a rate");
-        assert_eq!((exact.per_nano, exact.token, exact.burst), (333, 10_000_000_000, 2));
-        assert!(
-            dispatch(0.0, 1).is_none() && dispatch(1.0, 0).is_none() && dispatch(f64::INFINITY, 1).is_none()
-        );
     }
 
     #[test]
     fn rates_at_the_ends_stay_within_their_bounds() {
         for x in [
-            SLOWEST,
-            SLOWEST * (1.0 + f64::EPSILON),
+            Rate::SLOWEST,
+            Rate::SLOWEST * (1.0 + f64::EPSILON),
             2f64.powi(-30) * (1.0 + f64::EPSILON),
             1e-3,
             1e18,
-            FASTEST,
+            Rate::FASTEST,
             1e30,
             f64::MAX,
         ] {
@@ -304,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_a_change_of_rate_makes_larger_than_any_bound_ends_at_the_bound() {
-        let (fine, coarse) = (pace(FASTEST), pace(SLOWEST));
+        let (fine, coarse) = (pace(Rate::FASTEST), pace(Rate::SLOWEST));
         assert_eq!((fine.token, coarse.token), (1, 1 << 94));
         assert_eq!(fine.convert(1 << 100, &coarse), UNPAYABLE);
         assert_eq!(fine.convert(-(1 << 100), &coarse), -UNPAYABLE);
@@ -313,14 +260,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_fraction_is_the_rate_and_stays_within_its_bounds(bits in SLOWEST.to_bits()..FASTEST.to_bits()) {
-            let x = f64::from_bits(bits);
-            let (p, q) = simplest_fraction(x);
-            prop_assert_eq!(p as f64 / q as f64, x);
-            prop_assert!(p <= 1 << 62 && q <= 1 << 56, "{}: {}/{}", x, p, q);
-        }
-
         #[test]
         fn mul_div_is_the_product_divided(a: u64, b: u64, c in 1u64..) {
             let a = u128::from(a % c);

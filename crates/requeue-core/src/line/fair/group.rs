@@ -1,6 +1,7 @@
 //! The groups that there are: they come with their first key, and go with their last.
 
 use super::{Fair, NONE};
+use crate::Instant;
 use crate::line::groups::{Named, Ruled};
 use crate::line::rate::Bucket;
 use alloc::boxed::Box;
@@ -40,8 +41,8 @@ pub(super) struct Rest {
     pub(super) paused: Option<NonZeroU64>,
     /// Its tokens, if it has a rate.
     pub(super) bucket: Option<Box<Bucket>>,
-    /// It has no token.
-    pub(super) dry: bool,
+    /// Its place in [`Fair::dry`](super::Fair::dry), if it has no token.
+    pub(super) dry: Option<(Instant, u64)>,
     /// It is to be looked at once its bucket is full: no key of it may be known.
     pub(super) filling: bool,
     /// Its ready keys that are paused, and do not stand in line.
@@ -74,7 +75,7 @@ impl Group {
 impl Rest {
     /// Whether something but its cap keeps its keys from being handed out.
     pub(super) fn is_held_back(&self) -> bool {
-        self.dry || self.paused.is_some()
+        self.dry.is_some() || self.paused.is_some()
     }
 }
 

@@ -10,7 +10,9 @@
 use super::Fair;
 use super::group::Rest;
 use crate::Instant;
+use crate::line::groups::{PAGE, Ruled};
 use crate::line::rate::Bucket;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -134,9 +136,47 @@ impl<K> Fair<K> {
         let Some(bucket) = self.rests.entry(number).bucket.as_deref_mut() else { return };
         bucket.take(now);
         if let Some(next) = bucket.next(now) {
-            self.turn += 1;
-            self.dry.insert((next, self.turn), number);
-            self.hold_back(number, |rest| rest.dry = true);
+            self.dry_until(number, next);
+        }
+    }
+
+    /// A group has no token until then.
+    fn dry_until(&mut self, number: u32, next: Instant) {
+        self.turn += 1;
+        let place = (next, self.turn);
+        self.dry.insert(place, number);
+        self.hold_back(number, |rest| rest.dry = Some(place));
+    }
+
+    /// Asks for the rules of groups anew, from this number on, as far as one lock hold looks; and where the next page begins.
+    /// Users' code: if it panics, the groups before have their new rules.
+    pub(crate) fn reload(&mut self, from: u32, now: Instant) -> Option<u32> {
+        let (end, to) = (self.naming.numbers(), from.saturating_add(PAGE));
+        for number in from..end.min(to) {
+            if self.nodes.known_group(number).is_some() {
+                if let Some(ruled) = self.naming.rules_of(number) {
+                    self.rule(number, &ruled, now);
+                }
+            }
+        }
+        (to < end).then_some(to)
+    }
+
+    /// A group has these rules from now on. It keeps its tokens, as far as they fit.
+    fn rule(&mut self, number: u32, &Ruled { weight, cap, rate, .. }: &Ruled, now: Instant) {
+        self.nodes.group(number).weight = weight;
+        let rest = self.rests.entry(number);
+        match (rest.bucket.as_deref_mut(), rate.filter(|_| self.rated)) {
+            (Some(bucket), Some(rate)) => bucket.set(rate, now),
+            (_, rate) => rest.bucket = rate.map(|rate| Box::new(Bucket::new(rate))),
+        }
+        let next = rest.bucket.as_deref().and_then(|bucket| bucket.next(now));
+        if let Some(place) = rest.dry.take() {
+            self.dry.remove(&place);
+        }
+        self.hold_back(number, |rest| rest.most = cap);
+        if let Some(next) = next {
+            self.dry_until(number, next);
         }
     }
 
@@ -149,7 +189,7 @@ impl<K> Fair<K> {
             let is_due = |(at, _): &(Instant, u64)| *at <= self.now;
             if let Some(entry) = self.dry.first_entry().filter(|entry| is_due(entry.key())) {
                 let number = entry.remove();
-                self.hold_back(number, |rest| rest.dry = false);
+                self.hold_back(number, |rest| rest.dry = None);
             } else if let Some(entry) = self.filling.first_entry().filter(|entry| is_due(entry.key())) {
                 let number = entry.remove();
                 self.rests.entry(number).filling = false;
@@ -184,7 +224,7 @@ impl<K> Fair<K> {
 
     /// When the group of this key has a token again, if it has none.
     pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
-        let rest = self.rests.get(self.group_of(slot)).filter(|rest| self.rated && rest.dry)?;
+        let rest = self.rests.get(self.group_of(slot)).filter(|rest| self.rated && rest.dry.is_some())?;
         rest.bucket.as_deref()?.next(now)
     }
 

@@ -1,0 +1,157 @@
+//! [`AwaitedRun`]: the run that a trigger has asked for, as a future (rule B12).
+
+use crate::adding::{Kept, refused};
+use crate::blocking::ThisThread;
+use crate::hold::Shared;
+use crate::sync::Mutex;
+use crate::{Add, AddError, NoRun, RunEnd, WorkQueue};
+use requeue_core::{Awaiter, Trigger};
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// The run that a trigger has asked for, made by [`WorkQueue::await_run`]: await it, or call [`wait`](Self::wait).
+///
+/// It ends with the end of the first run that begins after the trigger, and no earlier than the trigger's delay says. A
+/// failed run is such an end too, [`RunEnd::Retry`]: the retry answers those that trigger the key meanwhile. Callers that
+/// await the same key share its run. A run that is [put back](crate::Item::put_back) has not ended: the next run answers.
+///
+/// # Errors
+///
+/// [`NoRun`] if no run follows: the key was cancelled, or the trigger was dropped by a shutdown or for room. The end of the
+/// queue is such a shutdown.
+///
+/// # Cancel safety
+///
+/// Dropping it takes the trigger not back: the key runs all the same.
+#[must_use = "to know how the run ends, await this or call wait()"]
+pub struct AwaitedRun(Arc<Mutex<Progress>>);
+
+enum Progress {
+    /// Not ended; the waker of the caller, once it waits.
+    Waits(Option<Waker>),
+    Ended(Result<RunEnd, NoRun>),
+}
+
+/// The queue's end of an [`AwaitedRun`].
+struct Teller(Arc<Mutex<Progress>>);
+
+impl Teller {
+    fn tell(&self, how: Result<RunEnd, NoRun>) {
+        let mut progress = self.0.lock();
+        if let Progress::Waits(waker) = &mut *progress {
+            let waker = waker.take();
+            *progress = Progress::Ended(how);
+            drop(progress);
+            // users' code
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Awaiter for Teller {
+    fn ended(self: Box<Self>, how: Result<RunEnd, NoRun>) {
+        self.tell(how);
+    }
+
+    fn is_awaited(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl Drop for Teller {
+    /// The queue is gone with all that it had not told.
+    fn drop(&mut self) {
+        self.tell(Err(NoRun::Dropped));
+    }
+}
+
+impl AwaitedRun {
+    /// Blocks until the run has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRun`] if no run follows.
+    ///
+    /// ```
+    /// # use requeue::{Add, NoRun, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// let run = q.await_run("a", Add::now())?;
+    /// q.cancel("a");
+    /// assert_eq!(run.wait(), Err(NoRun::Cancelled));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn wait(self) -> Result<RunEnd, NoRun> {
+        let thread = ThisThread::default();
+        loop {
+            match self.look(thread.waker()) {
+                Some(how) => return how,
+                None => thread.park(),
+            }
+        }
+    }
+
+    /// How the run has ended; if it has not, the waker is woken once it does.
+    fn look(&self, waker: &Waker) -> Option<Result<RunEnd, NoRun>> {
+        // users' code, which must not run under the lock
+        let mut clone = Some(waker.clone());
+        let mut progress = self.0.lock();
+        match &mut *progress {
+            Progress::Ended(how) => Some(*how),
+            Progress::Waits(old) => {
+                std::mem::swap(old, &mut clone);
+                drop(progress);
+                None
+            }
+        }
+    }
+}
+
+impl Future for AwaitedRun {
+    type Output = Result<RunEnd, NoRun>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.look(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+debug!([] AwaitedRun, |run| { ended: matches!(*run.0.lock(), Progress::Ended(_)) });
+
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Asks for a run of `key` like [`add_with`](Self::add_with), and returns that run to be awaited: see [`AwaitedRun`].
+    ///
+    /// Many callers that await one key share one run. A cache that loads an entry in the handler loads it once, however many
+    /// ask for it at the same time (*single flight*; the example `single_flight`).
+    ///
+    /// # Errors
+    ///
+    /// Like [`add_with`](Self::add_with).
+    ///
+    /// ```
+    /// use requeue::{Add, RunEnd, WorkQueue, Worker};
+    /// let q = WorkQueue::new();
+    /// let worker = Worker::of(&q).start_threads(|run| println!("look at {}", run.key()))?;
+    /// let (first, second) = (q.await_run("a", Add::now())?, q.await_run("a", Add::now())?);
+    /// assert_eq!((first.wait()?, second.wait()?), (RunEnd::Done, RunEnd::Done));
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn await_run(&self, key: K, how: Add<V>) -> Result<AwaitedRun, AddError<K, V>> {
+        let hash = self.hash(&key);
+        self.shared.await_run(how.of(key), hash)
+    }
+}
+
+impl<K: Eq, V> Shared<K, V> {
+    fn await_run(&self, trigger: Trigger<K, V>, hash: u32) -> Result<AwaitedRun, AddError<K, V>> {
+        let progress = Arc::new(Mutex::new(Progress::Waits(None)));
+        let teller = Box::new(Teller(progress.clone()));
+        let mut trigger = Kept(trigger);
+        let accepted = self.try_trigger_and(&mut trigger.0, hash, None, None, |core, accepted| {
+            core.await_run(accepted.ticket, teller);
+        });
+        accepted.map(|_| AwaitedRun(progress)).map_err(|reason| refused(&mut trigger.0, reason))
+    }
+}

@@ -1,0 +1,283 @@
+//! B12: runs that are awaited.
+
+use requeue::limiter::Exponential;
+use requeue::{
+    Add, AwaitedRun, CancelRun, Debounce, DrainOptions, FakeClock, GetError, InBackoff, NoRun, Outcome,
+    RunEnd, WaitingKeys, WorkQueue, Worker,
+};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn queue() -> (WorkQueue<u64, Vec<u8>>, FakeClock) {
+    let clock = FakeClock::new();
+    let back_off = Exponential::new(SECOND, SECOND).unwrap();
+    let q = WorkQueue::merging(|old: &mut Vec<u8>, new| old.extend(new));
+    (q.clock(clock.clone()).limiter(back_off).build().unwrap(), clock)
+}
+
+/// How an awaited run has ended, if it has.
+fn ended(run: &mut AwaitedRun) -> Option<Result<RunEnd, NoRun>> {
+    match pin!(run).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(how) => Some(how),
+        Poll::Pending => None,
+    }
+}
+
+fn await_now(q: &WorkQueue<u64, Vec<u8>>) -> AwaitedRun {
+    q.await_run(1, Add::now()).unwrap()
+}
+
+#[test]
+fn b12_many_callers_of_one_key_share_one_run() {
+    let (q, _) = queue();
+    q.add(1).unwrap();
+    let mut all = [await_now(&q), await_now(&q), await_now(&q)];
+    let item = q.try_get().unwrap();
+    assert!(all.iter_mut().all(|run| ended(run).is_none()));
+    item.succeed();
+    assert!(all.iter_mut().all(|run| ended(run) == Some(Ok(RunEnd::Done))));
+    assert!(q.try_get().is_err() && q.state(&1).is_none());
+}
+
+#[test]
+fn b12_a_trigger_during_a_run_awaits_the_next_one() {
+    let (q, _) = queue();
+    q.add(1).unwrap();
+    let item = q.try_get().unwrap();
+    let mut run = await_now(&q);
+    item.done();
+    assert_eq!(ended(&mut run), None);
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_each_end_of_a_run_is_told() {
+    for (end, told) in [
+        (RunEnd::Done, RunEnd::Done),
+        (RunEnd::Again, RunEnd::Again),
+        (RunEnd::Retry, RunEnd::Retry),
+        (RunEnd::GiveUp, RunEnd::GiveUp),
+    ] {
+        let (q, _) = queue();
+        let mut run = await_now(&q);
+        let item = q.try_get().unwrap();
+        match end {
+            RunEnd::Done => item.succeed(),
+            RunEnd::Again => item.again(SECOND).unwrap(),
+            RunEnd::Retry => drop(item.retry().unwrap()),
+            RunEnd::GiveUp => item.give_up(),
+            _ => unreachable!("there are four"),
+        }
+        assert_eq!(ended(&mut run), Some(Ok(told)));
+    }
+    // without a guard, and in a batch
+    let (q, _) = queue();
+    let mut run = await_now(&q);
+    q.try_get().unwrap().detach();
+    assert_eq!(ended(&mut run), None);
+    q.done(&1).unwrap();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+    let mut run = await_now(&q);
+    drop(q.try_get_many(8).unwrap());
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_a_delayed_trigger_awaits_a_run_that_is_not_earlier() {
+    let (q, clock) = queue();
+    let mut run = q.await_run(1, Add::after(SECOND)).unwrap();
+    q.add(1).unwrap();
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut run), None, "that run came before the delay");
+    clock.advance(SECOND);
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+    // a timer that is brought forward brings the run forward
+    let mut run = q.await_run(1, Add::after(9 * SECOND)).unwrap();
+    q.add_after(1, SECOND).unwrap();
+    clock.advance(SECOND);
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_a_debounced_trigger_awaits_the_run_at_the_windows_end() {
+    let (q, clock) = queue();
+    let leading = Debounce::new(SECOND).leading();
+    let mut first = q.await_run(1, Add::debounced(leading)).unwrap();
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut first), Some(Ok(RunEnd::Done)));
+    let mut second = q.await_run(1, Add::debounced(leading)).unwrap();
+    assert!(q.try_get().is_err());
+    assert_eq!(ended(&mut second), None);
+    clock.advance(SECOND);
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut second), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_a_trigger_that_joins_a_back_off_awaits_the_retry() {
+    let (q, clock) = queue();
+    q.add(1).unwrap();
+    q.try_get().unwrap().retry().unwrap();
+    let mut run = q.await_run(1, Add::now().in_backoff(InBackoff::Respect)).unwrap();
+    clock.advance(SECOND);
+    let item = q.try_get().unwrap();
+    assert_eq!((ended(&mut run), item.attempt()), (None, 2));
+    item.succeed();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_a_key_that_is_put_back_is_answered_by_its_next_run() {
+    let (q, _) = queue();
+    let mut run = await_now(&q);
+    q.try_get().unwrap().put_back();
+    assert_eq!(ended(&mut run), None);
+    q.try_get().unwrap().give_up();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::GiveUp)));
+}
+
+#[test]
+fn b12_a_cancelled_key_says_so_and_a_run_that_is_on_is_not_cancelled() {
+    let (q, _) = queue();
+    let mut running = await_now(&q);
+    let item = q.try_get().unwrap();
+    let mut next = await_now(&q);
+    q.cancel(&1).unwrap();
+    assert_eq!((ended(&mut running), ended(&mut next)), (None, Some(Err(NoRun::Cancelled))));
+    item.done();
+    assert_eq!(ended(&mut running), Some(Ok(RunEnd::Done)));
+}
+
+#[test]
+fn b12_a_shutdown_drops_timers_and_not_keys_in_line() {
+    for how in 0..3 {
+        let (q, clock) = queue();
+        let mut ready = await_now(&q);
+        let mut waits = q.await_run(2, Add::after(SECOND)).unwrap();
+        match how {
+            0 => drop(q.shut_down()),
+            1 => drop(q.drain(DrainOptions::default())),
+            _ => drop(q.drain(DrainOptions::from(SECOND))),
+        }
+        assert_eq!((ended(&mut ready), ended(&mut waits)), (None, Some(Err(NoRun::Dropped))), "{how}");
+        assert_eq!(q.await_run(3, Add::now()).unwrap_err().key, 3);
+        q.try_get().unwrap().done();
+        assert_eq!(ended(&mut ready), Some(Ok(RunEnd::Done)));
+        drop(clock);
+    }
+    let (q, _) = queue();
+    let mut runs_now = q.await_run(1, Add::after(SECOND)).unwrap();
+    let drain = q.drain(DrainOptions::default().waiting_keys(WaitingKeys::RunNow));
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut runs_now), Some(Ok(RunEnd::Done)));
+    assert!(drain.wait().complete);
+}
+
+#[test]
+fn b12_a_failure_whose_retry_is_refused_is_a_failure() {
+    let (q, _) = queue();
+    let mut run = await_now(&q);
+    let item = q.try_get().unwrap();
+    q.shut_down();
+    drop(item.retry().unwrap_err());
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Retry)));
+}
+
+#[test]
+fn b12_a_key_that_goes_for_room_says_so() {
+    let q = WorkQueue::<u64>::builder().bound(1).drop_oldest(|_, _| ()).build().unwrap();
+    let mut run = q.await_run(1, Add::now()).unwrap();
+    q.add(2).unwrap();
+    assert_eq!(ended(&mut run), Some(Err(NoRun::Dropped)));
+}
+
+#[test]
+fn b12_the_end_of_the_queue_is_told() {
+    let (q, _) = queue();
+    let mut run = await_now(&q);
+    let getter = q.getter();
+    drop(q);
+    assert_eq!(ended(&mut run), None, "it is still in line");
+    drop(getter);
+    assert_eq!(ended(&mut run), Some(Err(NoRun::Dropped)));
+}
+
+#[test]
+fn b12_a_dropped_future_takes_nothing_back_and_leaves_nothing_behind() {
+    let (q, _) = queue();
+    q.pause();
+    // the memory test of this: a million callers that went away are no list of a million
+    for _ in 0..1_000_000 {
+        drop(await_now(&q));
+    }
+    let mut run = await_now(&q);
+    q.resume();
+    q.try_get().unwrap().done();
+    assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
+    assert!(q.try_get().is_err());
+}
+
+#[test]
+fn b12_a_task_is_woken_once_by_its_latest_waker_and_may_call_the_queue() {
+    struct Calls(WorkQueue<u64, Vec<u8>>, AtomicUsize);
+    impl Wake for Calls {
+        fn wake(self: Arc<Self>) {
+            self.0.add(2).unwrap();
+            self.1.fetch_add(1, Relaxed);
+        }
+    }
+    let (q, _) = queue();
+    let mut run = await_now(&q);
+    let [old, latest] = [(); 2].map(|()| Arc::new(Calls(q.clone(), AtomicUsize::new(0))));
+    for calls in [&old, &latest] {
+        let waker = Waker::from(calls.clone());
+        assert!(pin!(&mut run).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    q.try_get().unwrap().done();
+    assert_eq!((old.1.load(Relaxed), latest.1.load(Relaxed)), (0, 1));
+    assert_eq!((q.len(), ended(&mut run)), (1, Some(Ok(RunEnd::Done))));
+}
+
+#[test]
+fn b12_a_thread_awaits_what_a_worker_says() {
+    let q = WorkQueue::<u64>::new();
+    let worker = Worker::of(&q)
+        .workers(2)
+        .start_threads(|run| match *run.key() {
+            0 => Outcome::Done,
+            1 => Outcome::GiveUp("no such object".into()),
+            _ => {
+                while !run.cancelled() {
+                    std::thread::yield_now();
+                }
+                Outcome::Done
+            }
+        })
+        .unwrap();
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| {
+                for _ in 0..1_000 {
+                    assert_eq!(q.await_run(0, Add::now()).unwrap().wait(), Ok(RunEnd::Done));
+                }
+            });
+        }
+    });
+    assert_eq!(q.await_run(1, Add::now()).unwrap().wait(), Ok(RunEnd::GiveUp));
+    let run = q.await_run(2, Add::now()).unwrap();
+    while !q.cancel_run(&2, CancelRun::GiveUp) {
+        std::thread::yield_now();
+    }
+    assert_eq!(run.wait(), Ok(RunEnd::GiveUp));
+    worker.stop(Duration::MAX);
+    assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
+}
