@@ -7,9 +7,11 @@
 use crate::limits::Metered;
 use crate::probe::{Key, Value};
 use requeue::{Debounce, FakeClock, Instant, Only, RateLimiter};
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -401,16 +403,30 @@ pub struct Drained {
     pub waiting: usize,
 }
 
-/// Functions of the suite that do not apply to a queue.
+/// Functions of the suite that do not apply to a queue. Those that call what the queue [`lacks`] are left out by
+/// that, and stand in no list.
 #[derive(Clone, Copy, Debug)]
 pub struct LeftOut {
     /// Why.
     pub why: &'static str,
-    /// Whether they fail each time, because the queue lacks a feature they need. Such functions are run all
-    /// the same, so that the list contains none that passes.
-    pub fails: bool,
     /// Their names.
     pub tests: &'static [&'static str],
+}
+
+thread_local! {
+    static LACKED: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Ends the test that runs in this thread, because the queue under test does not offer what it calls.
+pub fn lacks(what: &'static str) -> ! {
+    LACKED.set(Some(what));
+    // without the panic hook: nothing is wrong
+    resume_unwind(Box::new(what))
+}
+
+/// What the test that runs in this thread called although the queue under test lacks it, since this was last asked.
+pub(crate) fn take_lacked() -> Option<&'static str> {
+    LACKED.take()
 }
 
 /// The queue under test: a handle, whose clones refer to one queue.

@@ -20,7 +20,6 @@ pub mod engines;
 pub mod fronts;
 pub mod limits;
 pub mod lockstep;
-pub mod machine;
 pub mod model;
 pub mod probe;
 pub mod reference;

@@ -189,8 +189,6 @@ pub struct Setup {
     pub own_limiter: bool,
     /// Metrics are on.
     pub metered: bool,
-    /// Whether waiting callers are woken: the state machine alone wakes nobody.
-    pub wakes: bool,
 }
 
 const BASE: Duration = Duration::from_nanos(2);
@@ -913,7 +911,7 @@ impl<A: Adapter> Step<'_, A> {
             let model = self.peek();
             (model.servable(), model.is_over())
         };
-        if self.setup.wakes && !self.waits.is_empty() {
+        if !self.waits.is_empty() {
             let woken = self.waits.iter().any(|waits| waits.count.wakes() > waits.looked);
             assert!(
                 ready == 0 || woken,
@@ -934,7 +932,7 @@ impl<A: Adapter> Step<'_, A> {
         for adds in &self.adds {
             let first = adds.place.is_none_or(|place| model.adders_before(place) < room);
             let woken = adds.count.wakes() > adds.looked;
-            assert!(!first || woken || !self.setup.wakes, "there is room, and who waits was not woken");
+            assert!(!first || woken, "there is room, and who waits was not woken");
         }
         // Drains look when they are woken, as on an executor, so that one of them
         // may tell the others.
@@ -956,7 +954,7 @@ impl<A: Adapter> Step<'_, A> {
         for index in 0..self.drains.len() {
             let id = self.drains[index].id;
             let waits = self.peek().drained(id).is_none();
-            assert!(waits || !self.setup.wakes, "a drain is over and was not told");
+            assert!(waits, "a drain is over and was not told");
         }
     }
 

@@ -127,7 +127,9 @@ impl Hash for Key {
         if let Some(probe) = &self.probe {
             probe.hash.run_now();
         }
-        self.id.hash(state);
+        // the smallest keys collide in pairs
+        let hashed = if self.id < 4 { self.id / 2 } else { self.id };
+        hashed.hash(state);
     }
 }
 

@@ -8,7 +8,6 @@ use requeue::{Debounce, Only};
 use requeue_verify::adapter::{InBackoff, Policy, Rate, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
 use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Wish, Word, WordMany, run};
-use requeue_verify::machine::Machine;
 use requeue_verify::model::{self, Fair, Grouping, MaxWait, Order};
 use std::fmt;
 use std::time::Duration;
@@ -231,7 +230,6 @@ fn setup() -> BoxedStrategy<Setup> {
                 expire_after,
                 own_limiter,
                 metered,
-                wakes: true,
             }
         })
         .boxed()
@@ -263,10 +261,5 @@ proptest! {
     #[test]
     fn model_owned_guards_answer_as_the_model_through_the_end(setup in setup(), steps in steps(true)) {
         run::<BareAsync>(setup, &steps.0);
-    }
-
-    #[test]
-    fn model_the_state_machine_answers_as_the_model(setup in setup(), steps in steps(true)) {
-        run::<Machine>(Setup { own_limiter: false, metered: false, wakes: false, ..setup }, &steps.0);
     }
 }
