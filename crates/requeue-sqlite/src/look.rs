@@ -12,7 +12,7 @@
 //! read is repeated.
 
 use crate::lock::{Database, beside};
-use crate::schema::{CACHE_OF_A_SCAN, Head, about, not_applied};
+use crate::schema::{CACHE_OF_A_SCAN, Head, about, is_to_be_shortened, not_applied};
 use requeue_engine::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 /// How long a read waits to find the file at rest, and how often it looks at least: on a machine that has much to do one look
 /// at a long log takes seconds.
 const TRIES: (Duration, u32) = (Duration::from_secs(5), 20);
+
+/// How long a read waits for writers to shorten a long log, which they can't while somebody reads it.
+const LETS_SHORTEN: Duration = Duration::from_secs(3);
 
 /// How a file is read.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,6 +87,9 @@ impl Look {
         mut read: impl FnMut(&Connection, u32) -> rusqlite::Result<T>,
     ) -> Result<T, EngineError> {
         let (begun, mut tries) = (Instant::now(), 0);
+        while begun.elapsed() < LETS_SHORTEN && is_to_be_shortened(&self.path) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         loop {
             tries += 1;
             let path = &self.path.clone();

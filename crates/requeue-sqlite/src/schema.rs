@@ -5,11 +5,11 @@ use requeue::BoxError;
 use requeue_engine::EngineError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// "requeue" in the file's header, so that other programs do not take it for theirs, nor we a foreign file
 /// for ours.
@@ -181,16 +181,16 @@ pub(crate) struct Link {
     of: Writes,
     /// SQLite's log and shared memory, with their inodes once seen.
     beside: [(PathBuf, Option<u64>); 2],
-    /// Length of the log in bytes from which on it is [shortened](Self::shorten_log).
-    log_may_have: u64,
+    /// When the log was last to be shortened, and was not: readers have prevented it.
+    was_long: Option<Instant>,
 }
 
 /// Page size, in bytes.
 const PAGE: u64 = 4096;
-/// Growth of the log, in bytes, until it is shortened after an attempt that readers have prevented.
-const LOG_GROWS: u64 = 1024 * PAGE;
 /// How long a writer that shortens the log waits for those who read it. Others wait for its turn meanwhile.
-const READERS_END: Duration = Duration::from_millis(50);
+const READERS_END: Duration = Duration::from_millis(20);
+/// Rest of a process between two attempts.
+const SHORTENS_AGAIN: Duration = Duration::from_millis(100);
 
 /// Pages of the log after which SQLite writes it into the file, and begins it anew if nobody reads it: 16 MB. A checkpoint
 /// writes each page once, however often it has changed. Others leave it to the runner, if there is one.
@@ -198,9 +198,17 @@ fn checkpoint_after(of: Writes) -> u32 {
     if of == Writes::Runner { 4000 } else { 8000 }
 }
 
-/// Length of the log in bytes that shows that SQLite could not begin it anew.
-fn long_log(of: Writes) -> u64 {
-    u64::from(checkpoint_after(of)) * PAGE * 5 / 4
+/// Whether the log is so long that SQLite could not begin it anew, as far as these processes see to that.
+fn is_long(log: &Metadata, of: Writes) -> bool {
+    log.len() > u64::from(checkpoint_after(of)) * PAGE * 5 / 4
+}
+
+/// Whether a long log waits for its readers to end, so that a new one better waits too.
+pub(crate) fn is_to_be_shortened(path: &Path) -> bool {
+    let is_written = |log: &Metadata| {
+        log.modified().is_ok_and(|at| at.elapsed().is_ok_and(|ago| ago < Duration::from_secs(1)))
+    };
+    beside(path, "-wal").metadata().is_ok_and(|log| is_long(&log, Writes::Runner) && is_written(&log))
 }
 
 impl Link {
@@ -225,8 +233,7 @@ impl Link {
         drop(opens);
         database.enter(path).map_err(said)?;
         let beside = [(beside(path, "-wal"), None), (beside(path, "-shm"), None)];
-        let mut link =
-            Self { connection, database, path: path.clone(), of, beside, log_may_have: long_log(of) };
+        let mut link = Self { connection, database, path: path.clone(), of, beside, was_long: None };
         let turn = if found < VERSION { Some(link.turn()?) } else { None };
         link.configure().map_err(about(path))?;
         if turn.is_some() {
@@ -275,20 +282,17 @@ impl Link {
 
     /// Ends a turn. A long log is shortened before others write.
     pub(crate) fn end_turn(&mut self, turn: Turn) {
-        if self.log_length() > self.log_may_have {
+        let rests = self.was_long.is_some_and(|then| then.elapsed() < SHORTENS_AGAIN);
+        if !rests && self.beside[0].0.metadata().is_ok_and(|log| is_long(&log, self.of)) {
             self.shorten_log(&turn);
         }
-    }
-
-    fn log_length(&self) -> u64 {
-        self.beside[0].0.metadata().map_or(0, |log| log.len())
     }
 
     /// Writes SQLite's log into the file, and cuts it off.
     ///
     /// SQLite begins the log anew by itself only when a writer finds all of it in the file and nobody reading it. While others
     /// write and read all the time that does not happen, and the log would grow until the disk is full. In its turn this
-    /// process is the only writer, so readers go on in the file, and it need only wait for those that have begun before.
+    /// process is the only writer, and need only wait for those who read; [looks](crate::look) begin no later.
     pub(crate) fn shorten_log(&mut self, _turn: &Turn) {
         let Self { connection, of, .. } = self;
         let shortened = connection.busy_timeout(READERS_END).and_then(|()| {
@@ -296,8 +300,7 @@ impl Link {
         });
         // SQLite refuses no time
         drop(connection.busy_timeout(waits(*of)));
-        let is_short = matches!(shortened, Ok(0));
-        self.log_may_have = if is_short { long_log(self.of) } else { self.log_length() + LOG_GROWS };
+        self.was_long = if matches!(shortened, Ok(0)) { None } else { Some(Instant::now()) };
     }
 
     /// The reason why writes are lost, if they are: the file, its log or SQLite's shared memory was removed,

@@ -592,33 +592,3 @@ fn e34_an_add_reads_a_log_that_nobody_has_open_once() {
     let read = read() - before;
     assert!(read < log + log / 2, "{read} bytes of a log of {log}");
 }
-
-#[test]
-fn e33_readers_of_whom_one_always_reads_do_not_let_the_log_grow() {
-    const MEGABYTE: usize = 1 << 20;
-    let world = World::new();
-    let q = world.open();
-    let log = world.file().with_extension("db-wal");
-    let is_over = AtomicBool::new(false);
-    let mut longest = 0;
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            let [mut next, mut last] = [(); 2].map(|()| world.by_hand());
-            while !is_over.load(Relaxed) {
-                next.execute_batch("begin; select * from queue").unwrap();
-                if !last.is_autocommit() {
-                    last.execute_batch("commit").unwrap();
-                }
-                std::mem::swap(&mut next, &mut last);
-            }
-        });
-        for n in 0..64 {
-            let key = format!("{n}-{}", "x".repeat(MEGABYTE));
-            q.add(key.clone()).wait().unwrap();
-            q.cancel(&key).wait().unwrap();
-            longest = longest.max(log.metadata().unwrap().len());
-        }
-        is_over.store(true, Relaxed);
-    });
-    assert!(longest < 48 * MEGABYTE as u64, "{} MB of some 64", longest >> 20);
-}
