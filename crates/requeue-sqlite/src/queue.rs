@@ -37,13 +37,14 @@ pub struct Queue<K: Key, V = ()> {
     _handle: Arc<Handle<K, V>>,
 }
 
-/// State shared by the handles of a queue. Dropping the last one shuts the queue down at once, also while the thread
-/// that writes has an [`Inner`] for a moment.
+/// State shared by the handles of a queue. Dropping the last one shuts the queue down at once, and closes the file if
+/// nothing else has it open, also while the thread that writes has an [`Inner`] for a moment.
 struct Handle<K: Key, V>(Arc<Inner<K, V>>);
 
 impl<K: Key, V> Drop for Handle<K, V> {
     fn drop(&mut self) {
         self.0.front.shut_down();
+        self.0.ledger.closes();
     }
 }
 

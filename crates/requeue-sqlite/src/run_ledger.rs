@@ -146,6 +146,11 @@ impl<K: Key> RunLedger<K> {
         }
     }
 
+    /// The last handle is dropped.
+    pub(crate) fn closes(&self) {
+        self.writer.take_back(self.queue);
+    }
+
     pub(crate) fn runs(&self) -> MutexGuard<'_, Runs<K>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }

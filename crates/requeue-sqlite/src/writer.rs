@@ -17,6 +17,7 @@ use crate::store::{Failed, Group, Store};
 use crate::write_signal::WriteSignal;
 use requeue::BoxError;
 use requeue_engine::EngineError;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -137,6 +138,27 @@ enum WakeReason {
     Ends,
 }
 
+thread_local! {
+    /// Whether this thread writes: it has the store, and calls back.
+    static WRITES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks this thread as the one that writes, until it is dropped.
+struct WritesHere;
+
+impl WritesHere {
+    fn begin() -> Self {
+        WRITES.set(true);
+        Self
+    }
+}
+
+impl Drop for WritesHere {
+    fn drop(&mut self) {
+        WRITES.set(false);
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What panics in a hold is caught, or leaves what is noted whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,6 +220,17 @@ impl Writer {
         drop(store);
         self.ask();
         Ok(())
+    }
+
+    /// Takes a queue away from the thread that writes, which has it for a moment now and then: whoever drops it after this is
+    /// the last, and has closed it when the drop returns.
+    pub(crate) fn take_back(&self, queue: i64) {
+        // a callback of that thread drops it: it can't wait for itself
+        if !WRITES.get() {
+            let store = lock(&self.batcher.store);
+            lock(&self.batcher.intakes).remove(&queue);
+            drop(store);
+        }
     }
 
     /// Releases a queue without handles in this process, when all is written.
@@ -299,6 +332,7 @@ impl AddBatcher {
 
     /// Writes one group, and calls its callbacks. False if it was not written, or requests could not be read.
     fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
+        let _writes = WritesHere::begin();
         let is_written = self.commit_group(&mut store);
         if is_written && self.is_empty() {
             for queue in std::mem::take(&mut *lock(&self.leaving)) {
@@ -527,6 +561,7 @@ impl AddBatcher {
 
     /// Does the periodic work. True if some running keys are not shown yet.
     fn looks_around(&self, asked: WakeReason) -> bool {
+        let _writes = WritesHere::begin();
         let mut store = lock(&self.store);
         if asked == WakeReason::Nothing {
             store.check_place();

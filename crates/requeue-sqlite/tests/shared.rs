@@ -348,6 +348,18 @@ fn e33_looks_write_nothing_and_make_nothing_whatever_stands_beside_the_file() {
 }
 
 #[test]
+fn e32_the_drop_of_the_last_handle_has_closed_the_file() {
+    let world = World::new();
+    for n in 0..50 {
+        let q = world.open();
+        q.add("a".to_owned()).wait().unwrap();
+        drop(q);
+        // SQLite removes its log and its shared memory as it closes a file that nobody else has open
+        assert_eq!(world.files().len(), 1, "{n}");
+    }
+}
+
+#[test]
 fn what_is_no_regular_file_is_said_so() {
     let world = World::new();
     let refused = |path: &Path| {
