@@ -71,6 +71,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let loads = cache.loads.load(Relaxed);
     println!("400 callers, {loaded} with an entry, {loads} loads");
     assert_eq!((loaded, loads), (300, 3));
-    loader.stop(Duration::from_secs(10));
+    assert!(loader.stop(Duration::from_secs(10)).wait().complete);
     Ok(())
 }

@@ -264,7 +264,6 @@ impl Adapter for Reference {
     fn leaves_out() -> &'static [LeftOut] {
         const LEFT_OUT: &[LeftOut] = &[LeftOut {
             why: "the model wakes everybody at every change, and runs no users' code",
-            fails: false,
             tests: &[
                 "b6_who_waits_is_woken_when_the_token_is_there",
                 "b6_a_key_that_comes_before_its_token_wakes_who_waits_at_the_token",

@@ -80,7 +80,7 @@ fn b12_each_end_of_a_run_is_told() {
     // without a guard, and in a batch
     let (q, _) = queue();
     let mut run = await_now(&q);
-    q.try_get().unwrap().detach();
+    let _key = q.try_get().unwrap().detach();
     assert_eq!(ended(&mut run), None);
     q.done(&1).unwrap();
     assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
@@ -278,6 +278,6 @@ fn b12_a_thread_awaits_what_a_worker_says() {
         std::thread::yield_now();
     }
     assert_eq!(run.wait(), Ok(RunEnd::GiveUp));
-    worker.stop(Duration::MAX);
+    assert!(worker.stop(Duration::MAX).wait().complete);
     assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
 }
