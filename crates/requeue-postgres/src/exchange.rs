@@ -11,16 +11,17 @@
 
 use crate::heartbeat::{Beats, Heartbeat, LOOKS};
 use crate::lanes::{Lane, Lanes};
+use crate::lease_clock::{Held, LeaseClock, Moment};
 use crate::link::Failed;
-use crate::post::{Held, NOBODY, Post};
+use crate::post::{NOBODY, Post};
 use crate::run_ledger::{Claimed, End, How, RunLedger};
 use crate::schema::Serving;
 use futures_util::future::select;
 use requeue_engine::{Key, Schedule};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::Row;
@@ -51,14 +52,11 @@ pub(crate) trait ExchangeTarget: Send + Sync {
 /// State shared by a queue's tasks.
 pub(crate) struct Lease<K> {
     pub(crate) ledger: Arc<RunLedger<K>>,
-    pub(crate) length: Duration,
     pub(crate) who: String,
     /// State shared with the heartbeat.
     pub(crate) post: Arc<Post>,
     /// Whether the schema still serves this program.
     pub(crate) serving: Arc<Serving>,
-    /// This process as an owner, if it is one.
-    held: Mutex<Option<Held>>,
     /// Number of lost leases.
     pub(crate) losses: AtomicU64,
     /// The owner lost last, whose runs were told to end.
@@ -68,20 +66,13 @@ pub(crate) struct Lease<K> {
 }
 
 impl<K> Lease<K> {
-    pub(crate) fn new(
-        ledger: Arc<RunLedger<K>>,
-        length: Duration,
-        who: String,
-        serving: Arc<Serving>,
-    ) -> Self {
-        let post = Arc::new(Post::new(ledger.queue, length, ledger.signal.clone()));
+    pub(crate) fn new(ledger: Arc<RunLedger<K>>, who: String, serving: Arc<Serving>) -> Self {
+        let post = Arc::new(Post::new(ledger.queue, ledger.signal.clone()));
         Self {
             ledger,
-            length,
             who,
             post,
             serving,
-            held: Mutex::default(),
             losses: AtomicU64::new(0),
             lost: AtomicI64::new(NOBODY),
             over: watch::Sender::new(false),
@@ -89,21 +80,16 @@ impl<K> Lease<K> {
     }
 
     fn micros(&self) -> i64 {
-        crate::add_batcher::micros(self.length)
+        crate::add_batcher::micros(self.clock().length)
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn clock(&self) -> &LeaseClock {
+        &self.ledger.lease
     }
 
     /// Becomes true when the exchange has ended, and the lease is given up.
     pub(crate) fn left(&self) -> watch::Receiver<bool> {
         self.over.subscribe()
-    }
-
-    /// When the last answered beat was sent; `None` while the process is no owner.
-    pub(crate) fn beat(&self) -> Option<Instant> {
-        self.held().map(|held| held.beat)
     }
 }
 
@@ -134,18 +120,12 @@ impl<K: Key, T: ExchangeTarget> Beats for Beating<K, T> {
         &self.lease.post
     }
 
-    fn held(&self) -> Option<Held> {
-        *self.lease.held()
-    }
-
-    fn extended(&self, owner: i64, sent: Instant) {
-        if let Some(held) = self.lease.held().as_mut().filter(|held| held.owner == owner) {
-            held.beat = sent;
-        }
+    fn clock(&self) -> &LeaseClock {
+        self.lease.clock()
     }
 
     fn is_lost(&self, owner: i64) {
-        let was = self.lease.held().take_if(|held| held.owner == owner);
+        let was = self.lease.clock().held().take_if(|held| held.owner == owner);
         if was.is_some() {
             self.lease.loses(owner, &*self.target);
             self.lease.post.signal.notify_one();
@@ -168,7 +148,7 @@ pub(crate) async fn run_exchange<K: Key, T: ExchangeTarget>(
         heartbeat,
         is_up: true,
         owner: NOBODY,
-        joined: Instant::now(),
+        joined: Moment::now(),
         old: Vec::new(),
         has_slept: false,
         dry: None,
@@ -195,7 +175,7 @@ struct Exchange<K, T> {
     is_up: bool,
     owner: i64,
     /// When the call was sent that made it the owner.
-    joined: Instant,
+    joined: Moment,
     /// Earlier owners of this process that may still have keys.
     old: Vec<i64>,
     /// It has just waited for keys.
@@ -358,7 +338,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         self.lease.ledger.lose_all();
         self.target.lost();
         self.target.closes();
-        let until = Instant::now() + self.lease.length / 3;
+        let until = Instant::now() + self.lease.clock().length / 3;
         while !self.lease.ledger.is_idle() && Instant::now() < until && !*self.closing.borrow() {
             tokio::time::sleep(TRIES_AGAIN).await;
         }
@@ -406,21 +386,22 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
     fn is_nobody(&mut self) {
         self.owner = NOBODY;
         self.old.clear();
-        *self.lease.held() = None;
+        *self.lease.clock().held() = None;
     }
 
     /// Becomes an owner, and settles the keys of its earlier owners. These ends are being sent: their runs
     /// still belong to this process.
     async fn joins(&mut self, link: &mut Lane<'_>, ends: &[End]) -> Result<(), Failed> {
         link.meets().await?;
-        let is_new = self.owner != NOBODY && self.lease.held().is_none_or(|held| held.owner != self.owner);
-        if is_new && self.joined.elapsed() >= self.lease.length / 3 {
+        let is_new =
+            self.owner != NOBODY && self.lease.clock().held().is_none_or(|held| held.owner != self.owner);
+        if is_new && self.joined.elapsed() >= self.lease.clock().length / 3 {
             // what it is to go on with could not be settled yet, and nobody extends its lease meanwhile
             self.is_unsure();
         }
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
-            let sent = Instant::now();
+            let sent = Moment::now();
             let rows =
                 link.query(join, &[&self.lease.ledger.queue, &self.lease.who, &self.lease.micros()]).await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
@@ -444,9 +425,9 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
                 return Err(Failed::LeaseLost);
             }
         }
-        let held = self.lease.held().map(|held| held.owner);
+        let held = self.lease.clock().held().map(|held| held.owner);
         if held != Some(self.owner) {
-            *self.lease.held() = Some(Held { owner: self.owner, beat: self.joined });
+            *self.lease.clock().held() = Some(Held { owner: self.owner, beat: self.joined });
             // it may have rested, and has a lease to extend
             self.heartbeat.wakes();
         }

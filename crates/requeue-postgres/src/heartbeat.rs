@@ -7,8 +7,9 @@
 //! was needed beside those.
 
 use crate::lanes::Lanes;
+use crate::lease_clock::{LeaseClock, Moment};
 use crate::link::{Failed, Link};
-use crate::post::{Held, NOBODY, Post};
+use crate::post::{NOBODY, Post};
 use crate::schema::Serving;
 use requeue_engine::EngineError;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,10 +33,8 @@ const MOST: usize = 1000;
 /// A queue that this process works on.
 pub(crate) trait Beats: Send + Sync {
     fn post(&self) -> &Post;
-    /// This process as an owner, if it is one.
-    fn held(&self) -> Option<Held>;
-    /// Records that a call sent at `sent` has extended the lease of this owner.
-    fn extended(&self, owner: i64, sent: Instant);
+    /// This process's lease.
+    fn clock(&self) -> &LeaseClock;
     /// Records that the lease of this owner is lost, or will be soon.
     fn is_lost(&self, owner: i64);
 }
@@ -130,24 +129,30 @@ impl Heartbeat {
                 drop(tokio::time::timeout(LOOKS, self.signal.notified()).await);
                 continue;
             }
-            let shortest = members.iter().map(|it| it.queue.post().length).min().unwrap_or(LOOKS);
+            let shortest = members.iter().map(|it| it.queue.clock().length).min().unwrap_or(LOOKS);
             let tick = (shortest / 6).min(LOOKS);
             let pause = match failing {
                 true => tick / 4,
                 false if self.soon.load(Relaxed) => SOON.min(tick),
-                false if members.iter().all(|it| it.queue.held().is_none() && !it.queue.post().waits()) => {
+                false
+                    if members
+                        .iter()
+                        .all(|it| it.queue.clock().held().is_none() && !it.queue.post().waits()) =>
+                {
                     RARELY
                 }
                 false => tick,
             };
             let next = last + pause;
-            let ends = members.iter().filter_map(|it| Some(it.queue.held()?.beat + safe(&*it.queue)));
+            let now = Instant::now();
+            let ends = members.iter().filter_map(|it| Some(now + it.queue.clock().left()?));
             let wakes = ends.fold(next, Instant::min);
-            if Instant::now() < wakes {
+            if now < wakes {
                 drop(tokio::time::timeout_at(wakes.into(), self.signal.notified()).await);
             }
             for Member { queue, .. } in &members {
-                if let Some(held) = queue.held().filter(|held| held.beat.elapsed() >= safe(&**queue)) {
+                let held = *queue.clock().held();
+                if let Some(held) = held.filter(|_| queue.clock().is_over()) {
                     queue.is_lost(held.owner);
                 }
             }
@@ -179,17 +184,17 @@ impl Heartbeat {
 
     /// One call for all queues; `None` if it failed.
     async fn tick(&self, members: &[Member], tick: Duration, mut limit: Duration) -> Option<Vec<Said>> {
-        let sent = Instant::now();
+        let sent = Moment::now();
         let (mut owners, mut lengths) = (Vec::new(), Vec::new());
         let (mut queues, mut mine) = (Vec::new(), Vec::new());
         let (mut awake, mut tired) = (Vec::new(), Vec::new());
         for Member { queue, naps } in members {
             let post = queue.post();
-            let held = queue.held();
-            if let Some(held) = held.filter(|held| sent.duration_since(held.beat) + tick >= post.length / 3) {
+            let (clock, held) = (queue.clock(), *queue.clock().held());
+            if let Some(held) = held.filter(|held| held.beat.elapsed() + tick >= clock.length / 3) {
                 owners.push(held.owner);
-                lengths.push(crate::add_batcher::micros(post.length));
-                limit = limit.min(safe(&**queue).saturating_sub(sent.duration_since(held.beat)));
+                lengths.push(crate::add_batcher::micros(clock.length));
+                limit = limit.min(clock.left().unwrap_or_default());
             }
             let (sleeper, listens) = (post.sleeper.load(Relaxed), post.listens.load(Relaxed));
             if sleeper != NOBODY {
@@ -243,7 +248,7 @@ impl Heartbeat {
             for said in &said {
                 let is_mine = said.n == i64::from(post.queue);
                 match said.kind {
-                    0 => queue.extended(said.n, sent),
+                    0 => queue.clock().extended(said.n, sent),
                     1 => queue.is_lost(said.n),
                     2 if is_mine => post.tells(),
                     3 if is_mine && listens => {
@@ -317,11 +322,6 @@ impl Heartbeat {
             connected => Ok(connected?),
         }
     }
-}
-
-/// Time after its last beat when a process takes its lease for lost: others get its keys a third later.
-fn safe(queue: &dyn Beats) -> Duration {
-    queue.post().length / 3 * 2
 }
 
 fn read(row: &Row) -> Said {

@@ -72,6 +72,7 @@ mod exchange;
 mod groups;
 mod heartbeat;
 mod lanes;
+mod lease_clock;
 mod link;
 mod list;
 mod post;

@@ -2,25 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// No owner.
 pub(crate) const NOBODY: i64 = 0;
 
-/// This process as an owner of keys.
-#[derive(Clone, Copy)]
-pub(crate) struct Held {
-    pub(crate) owner: i64,
-    /// When the last answered beat was sent, or the call that made the process this owner: the lease counts
-    /// from there.
-    pub(crate) beat: Instant,
-}
-
 /// State shared by the heartbeat and the exchange of a queue.
 pub(crate) struct Post {
     pub(crate) queue: i32,
-    pub(crate) length: Duration,
     /// Wakes the exchange.
     pub(crate) signal: Arc<Notify>,
     /// The owner as which the exchange sleeps, waiting for keys, if it does.
@@ -38,10 +28,9 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    pub(crate) fn new(queue: i32, length: Duration, signal: Arc<Notify>) -> Self {
+    pub(crate) fn new(queue: i32, signal: Arc<Notify>) -> Self {
         Self {
             queue,
-            length,
             signal,
             sleeper: AtomicI64::new(NOBODY),
             news: AtomicBool::new(false),

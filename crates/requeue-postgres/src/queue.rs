@@ -297,7 +297,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             rules.store(&mut admin_conn, number).await?;
         }
         drop(admin_conn);
-        let ledger = Arc::new(RunLedger::<K>::new(number, backoff));
+        let ledger = Arc::new(RunLedger::<K>::new(number, backoff, lease));
         let in_memory = merge.clone();
         let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
         let limiter = Exponential::new(backoff.base, backoff.max).map_err(|e| refused(e.to_string()))?;
@@ -307,7 +307,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             with_journal(front.priorities(), ledger.clone()).build().map_err(|e| refused(e.to_string()))?;
         drop(ledger.clock.set(Source::front(&front).clock()));
         let serving = hub.heartbeat.serving.clone();
-        let lease = Arc::new(Lease::new(ledger.clone(), lease, hub.sleepers.name.clone(), serving));
+        let lease = Arc::new(Lease::new(ledger.clone(), hub.sleepers.name.clone(), serving));
         let watch = Arc::new(Watch::new(lease.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
         let are_read = Source::front(&front).attach_engine(&figures);

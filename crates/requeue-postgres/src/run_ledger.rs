@@ -1,6 +1,7 @@
 //! The ledger of a process's runs: recorded by the queue in memory, sent by the [exchange](crate::exchange).
 
 use crate::add_batcher::{fitting, micros};
+use crate::lease_clock::LeaseClock;
 use requeue::{Clock, Fence, Instant};
 use requeue_engine::{Journal, Key, Known};
 use serde::Serialize;
@@ -145,6 +146,7 @@ impl Backoff {
 pub(crate) struct RunLedger<K> {
     pub(crate) queue: i32,
     pub(crate) backoff: Backoff,
+    pub(crate) lease: LeaseClock,
     runs: Mutex<Runs<K>>,
     /// Wakes the exchange.
     pub(crate) signal: Arc<Notify>,
@@ -170,7 +172,7 @@ pub(crate) enum Gave {
 }
 
 impl<K: Key> RunLedger<K> {
-    pub(crate) fn new(queue: i32, backoff: Backoff) -> Self {
+    pub(crate) fn new(queue: i32, backoff: Backoff, lease: Duration) -> Self {
         let runs = Runs {
             given: HashMap::new(),
             giving_up: HashMap::new(),
@@ -183,6 +185,7 @@ impl<K: Key> RunLedger<K> {
         Self {
             queue,
             backoff,
+            lease: LeaseClock::new(lease),
             runs: Mutex::new(runs),
             signal: Arc::default(),
             clock: OnceLock::new(),
@@ -256,8 +259,9 @@ impl<K: Key> RunLedger<K> {
     /// whether it was in line.
     pub(crate) fn put_back(&self, key: &K, cancel: impl FnOnce() -> bool) {
         match self.runs().given.get_mut(key) {
-            Some(given) => given.cancelling = true,
-            None => return,
+            Some(given) if !given.cancelling => given.cancelling = true,
+            // another caller does it, or it has left memory
+            _ => return,
         }
         let was_ready = cancel();
         let mut runs = self.runs();
@@ -450,6 +454,15 @@ impl<K: Key, V: Serialize> Journal<K, V> for RunLedger<K> {
         Fence(self.runs().given.get(key).map_or(0, |given| given.fence.unsigned_abs()))
     }
 
+    /// A process that was stopped past its lease may wake with a worker first, before it has noticed the loss.
+    fn may_begin(&self, key: &K) -> bool {
+        let is_over = self.lease.is_over();
+        let mut runs = self.runs();
+        let Some(given) = runs.given.get_mut(key) else { return true };
+        given.lost |= is_over;
+        !given.lost
+    }
+
     fn engine(&self) -> Option<&dyn Any> {
         Some(self)
     }
@@ -462,5 +475,44 @@ impl<K: Key, V: Serialize> Journal<K, V> for RunLedger<K> {
         if !self.closed.load(Relaxed) {
             self.signal.notify_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger() -> RunLedger<u64> {
+        let (base, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        let ledger = RunLedger::new(1, Backoff { base, max }, Duration::from_secs(30));
+        let (key, value) = (7_u64.to_bytes().into(), None);
+        let claimed = Claimed { key, fence: 3, attempt: 1, failures: 0, priority: 0, value };
+        assert!(matches!(ledger.give(&7, claimed), Gave::Now(_)));
+        assert!(!ledger.came(&7));
+        ledger
+    }
+
+    fn leaves(ledger: &RunLedger<u64>) {
+        Journal::<u64, ()>::changed(ledger, &7, None);
+    }
+
+    /// One removes the key from the queue in memory, and the other one finds it gone before the first can say so.
+    #[test]
+    fn a_key_that_two_callers_put_back_at_once_is_put_back() {
+        let ledger = ledger();
+        let mut gone = false;
+        ledger.put_back(&7, || {
+            ledger.put_back(&7, || {
+                gone = true;
+                leaves(&ledger);
+                false
+            });
+            if !gone {
+                leaves(&ledger);
+            }
+            true
+        });
+        let ends = ledger.ends(9);
+        assert!(matches!(&*ends, [End { fence: 3, how: How::PutBack, .. }]), "its run would be lost");
     }
 }

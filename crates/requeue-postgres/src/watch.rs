@@ -41,10 +41,10 @@ impl<K: Send + Sync> ReadEngine for Watch<K> {
         let mut gauges = EngineGauges::default();
         gauges.store = seen.filter(|(at, _)| at.elapsed() < OLD).map(|(_, stats)| stats.into());
         gauges.up = gauges.store.is_some();
-        let beat = self.lease.beat();
-        gauges.lease.held = beat.is_some();
-        gauges.lease.length = self.lease.length;
-        gauges.lease.since_beat = beat.map_or(Duration::ZERO, |sent| sent.elapsed());
+        let held = *self.lease.clock().held();
+        gauges.lease.held = held.is_some();
+        gauges.lease.length = self.lease.clock().length;
+        gauges.lease.since_beat = held.map_or(Duration::ZERO, |held| held.beat.elapsed());
         gauges.leases_lost = self.lease.losses.load(Relaxed);
         gauges.ends_refused = self.lease.ledger.refused.load(Relaxed);
         gauges

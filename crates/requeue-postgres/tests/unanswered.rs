@@ -8,8 +8,11 @@ use self::common::{
 };
 use requeue::{Run, Worker};
 use requeue_postgres::Queue;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::sync::Mutex;
 use std::sync::mpsc;
+use std::time::Duration;
 
 /// Runs that wait for permission to continue; each reports its key, and at its end whether it was told to
 /// end.
@@ -21,15 +24,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn on(q: &Queue<String>) -> Self {
+    fn on<V: Values>(q: &Queue<String, V>) -> Self {
         Self::with(1, q)
     }
 
-    fn with(workers: usize, q: &Queue<String>) -> Self {
+    fn with<V: Values>(workers: usize, q: &Queue<String, V>) -> Self {
         let ((begins, begun), (go_on, may), (ends, ended)) =
             (mpsc::channel(), mpsc::channel(), mpsc::channel());
         let may = Mutex::new(may);
-        let worker = Worker::of(q).workers(workers).start_threads(move |run: Run<String>| {
+        let worker = Worker::of(q).workers(workers).start_threads(move |run: Run<String, V>| {
             begins.send(run.key().clone()).expect("the test goes on");
             let may_end = may.lock().expect("no panic").recv().expect("the test goes on");
             if may_end == Until::Told {
@@ -59,6 +62,10 @@ impl Waiting {
         self.ended.recv_timeout(LONG).expect("its end")
     }
 }
+
+/// Types of values.
+trait Values: Serialize + DeserializeOwned + Send + 'static {}
+impl<V: Serialize + DeserializeOwned + Send + 'static> Values for V {}
 
 /// When a run may end.
 #[derive(PartialEq)]
@@ -144,6 +151,62 @@ fn e13_keys_in_memory_whose_lease_is_lost_are_not_begun() {
     }
     until("their ends", || db.sql("select count(*) from requeue.item") == "0");
     // it is not complete, for its first run was told to end
+    run.worker.stop(LONG).wait();
+}
+
+/// The thread of the engine stands still, so that nobody is told of the loss: as in a process that was stopped, and whose workers
+/// wake before that thread does.
+#[test]
+fn e13_a_process_that_was_stopped_past_its_lease_begins_no_key_that_others_have() {
+    let Some(db) = Database::new() else { return };
+    let ((stands, stood), (go_on, may)) = (mpsc::channel(), mpsc::channel::<()>());
+    let may = Mutex::new(may);
+    let merge = move |old: &mut u32, new: u32| {
+        let _ = stands.send(());
+        let _ = may.lock().expect("no panic").recv();
+        *old += new;
+    };
+    let pg = db.connect();
+    let stopped = pg.queue_with("orders", merge).lease(Duration::from_secs(2)).prefetch(2);
+    let stopped: Queue<String, u32> = stopped.open().wait().expect("it is up");
+    let run = Waiting::on(&stopped);
+    // dropped first where an assertion fails: the last handle waits for the thread
+    let go_on = go_on;
+    stopped.add("a".into()).wait().expect("it is up");
+    assert_eq!(run.begins(), "a");
+    stopped.add("b".into()).wait().expect("it is up");
+    let in_memory = |key: &str| stopped.in_memory().state(&key.to_owned());
+    until("a key that waits in memory", || in_memory("b").is_some_and(|state| state.ready));
+    db.sql("select requeue.add_tx('orders', 'c', value => '1'), requeue.add_tx('orders', 'c', value => '2')");
+    stood.recv_timeout(LONG).expect("it merges");
+    // that what it has goes to others, and first of all, if it came back to itself before, "a"
+    let other = open(&db.connect());
+    let (tell, begun) = mpsc::channel();
+    let (ends, may_end) = mpsc::channel::<()>();
+    let may_end = Mutex::new(may_end);
+    let others = Worker::of(&other).workers(1).start_threads(move |run: Run<String>| {
+        tell.send(run.key().clone()).expect("the test goes on");
+        if run.key() == "b" {
+            let _ = may_end.lock().expect("no panic").recv();
+        }
+    });
+    let others = others.expect("threads");
+    while begun.recv_timeout(LONG).expect("the lease is over") != "b" {}
+    run.go_on.send(Until::Now).expect("a run waits");
+    let mut zombies = Vec::new();
+    until("a look for the next key", || {
+        zombies.extend(run.begun.try_iter());
+        !zombies.is_empty() || in_memory("b").is_none()
+    });
+    assert!(zombies.is_empty(), "{zombies:?} begun beside their runs elsewhere");
+    // it comes back to itself, and works again
+    drop(go_on);
+    run.ended.recv_timeout(LONG).expect("the end of a");
+    assert_eq!(run.begins(), "c");
+    assert!(!run.was_told());
+    drop(ends);
+    assert!(others.stop(LONG).wait().complete);
+    until("all ends", || db.sql("select count(*) from requeue.item") == "0");
     run.worker.stop(LONG).wait();
 }
 

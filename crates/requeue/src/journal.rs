@@ -130,6 +130,25 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn fence(&self, key: &K) -> Fence;
 
+    /// Whether a run of this key may begin now. If not the queue forgets the key and hands out the next one;
+    /// [`refused`](Self::refused) is called for it. Called under the queue's lock, of queues whose store hands keys
+    /// out ([`takes_back`](Self::takes_back)).
+    ///
+    /// ```
+    /// # use requeue::{Fence, engine::{Journal, Known}};
+    /// # struct Recorder;
+    /// # impl Journal<u32, ()> for Recorder {
+    /// # fn changed(&self, _: &u32, _: Option<Known<'_, ()>>) {}
+    /// # fn applied(&self, _: u64) {}
+    /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
+    /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
+    /// # }
+    /// assert!(Recorder.may_begin(&4711));
+    /// ```
+    fn may_begin(&self, _key: &K) -> bool {
+        true
+    }
+
     /// The value of [`engine_of`](crate::engine::engine_of), where the engine's own calls for its runs find what
     /// they need.
     ///

@@ -137,3 +137,71 @@ fn q12_the_journal_hears_nothing_of_a_guard_whose_run_was_ended_by_its_key() {
         }
     }
 }
+
+/// A store that hands keys out. Runs of keys in capital letters may not begin.
+struct Store(Arc<Heard>);
+
+/// A value that reports its drop.
+struct Told(Arc<Heard>, u32);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().push(format!("{} dropped", self.1));
+    }
+}
+
+impl Journal<&'static str, Told> for Store {
+    fn changed(&self, _: &&'static str, _: Option<Known<'_, Told>>) {}
+    fn applied(&self, _: u64) {}
+    fn refused(&self, key: &&'static str) {
+        self.0.refused(key);
+    }
+    fn gives_up(&self, _: &&'static str, _: &dyn std::fmt::Display) {}
+    fn fence(&self, _: &&'static str) -> Fence {
+        Fence(1)
+    }
+    fn may_begin(&self, key: &&'static str) -> bool {
+        key.chars().all(char::is_lowercase)
+    }
+    fn takes_back(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn e4_a_key_whose_run_may_not_begin_leaves_the_queue_however_it_is_asked_for() {
+    type Takes = fn(&WorkQueue<&'static str, Told>) -> Vec<&'static str>;
+    let ways: [(&str, Takes); 6] = [
+        ("try_get", |q| q.try_get().iter().map(|item| *item.key()).collect()),
+        ("get", |q| q.get().wait().iter().map(|item| *item.key()).collect()),
+        ("get_blocking", |q| q.get_blocking().iter().map(|item| *item.key()).collect()),
+        ("try_get_many", |q| q.try_get_many(9).unwrap().iter().map(|item| *item.key()).collect()),
+        ("get_many", |q| q.get_many(9).wait().unwrap().iter().map(|item| *item.key()).collect()),
+        ("a worker", |q| {
+            let (tell, began) = mpsc::channel();
+            let worker = Worker::of(q).workers(1).start_threads(move |run: Run<&'static str, Told>| {
+                tell.send(*run.key()).unwrap();
+            });
+            let worker = worker.unwrap();
+            let first = began.recv().unwrap();
+            worker.stop(Duration::MAX).wait();
+            vec![first]
+        }),
+    ];
+    for (way, takes) in ways {
+        let journal = Arc::new(Heard::default());
+        let q = with_journal(WorkQueue::merging(|_: &mut Told, _| ()), Arc::new(Store(journal.clone())));
+        let q = q.unfinished(Unfinished::Done).build().unwrap();
+        for (nth, key) in ["A", "B", "c", "D"].into_iter().enumerate() {
+            q.add_value(key, Told(journal.clone(), u32::try_from(nth).unwrap())).unwrap();
+        }
+        assert_eq!(takes(&q), ["c"], "{way}");
+        assert_eq!(std::iter::from_fn(|| q.try_get().ok()).count(), 0, "{way}");
+        let mut heard = heard(&journal);
+        heard.sort();
+        let expected =
+            ["0 dropped", "1 dropped", "2 dropped", "3 dropped", "A refused", "B refused", "D refused"];
+        assert_eq!(heard, expected, "{way}");
+        assert!(["A", "B", "c", "D"].iter().all(|key| q.state(key).is_none()), "{way}");
+    }
+}

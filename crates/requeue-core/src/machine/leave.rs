@@ -1,6 +1,6 @@
 //! Keys that leave the line without a run: cancels, and drops for room.
 
-use super::answers::{Cancelled, NoRun};
+use super::answers::{Cancelled, Handout, NoRun};
 use super::flags::{DIRTY, HELD, PENDING, READY, RESET, TIMED};
 use super::state::Core;
 use core::borrow::Borrow;
@@ -65,6 +65,21 @@ impl<K, V> Core<K, V> {
             return (None, None);
         }
         self.cancel_at(slot, true, withdraw)
+    }
+
+    /// Forgets a key that was just handed out and must not run: nothing is known of it afterwards. Key and payload are
+    /// [trash](Self::take_trash). For `withdraw` see [`get_up_to`](Self::get_up_to).
+    ///
+    /// # Panics
+    ///
+    /// If the run belongs to another queue.
+    pub fn take_back_handout(&mut self, handout: Handout<K, V>, withdraw: impl FnOnce(&K, u32)) {
+        let slot = handout.run.slot();
+        // without the payload: nothing is merged, so no users' code runs
+        let _ = self.put_back(handout.run, None, false);
+        let (cancelled, key) = self.withdraw_ended(slot, withdraw);
+        self.discard(key, handout.value);
+        self.discard(None, cancelled.and_then(|cancelled| cancelled.value));
     }
 
     fn cancel_at(

@@ -740,12 +740,39 @@ impl<'a, K, V> Hold<'a, K, V> {
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
         let filter = &self.shared().filter;
-        self.core.get_and(|key, hash| filter.withdraw(key, hash))
+        let got = self.core.get_and(|key, hash| filter.withdraw(key, hash));
+        if self.shared().takes_back { self.get_if_it_may_begin(got) } else { got }
+    }
+
+    /// Forgets keys whose runs may not begin, until one may, or none is in line.
+    #[cold]
+    fn get_if_it_may_begin(&mut self, mut got: Got<K, V>) -> Got<K, V> {
+        let shared = self.shared();
+        let withdraw = |key: &K, hash| shared.filter.withdraw(key, hash);
+        loop {
+            let Got::Item(handout) = got else { return got };
+            let key = handout.run.key();
+            // what an engine that panics would have said is unknown: the run begins, and its end is judged by the store
+            let may_begin = shared.journal.as_ref().and_then(|journal| quietly(|| journal.may_begin(key)));
+            if may_begin.unwrap_or(true) {
+                return Got::Item(handout);
+            }
+            shared.tell_journal(|journal| journal.refused(key));
+            self.core.take_back_handout(handout, withdraw);
+            got = self.core.get_and(withdraw);
+        }
     }
 
     /// Takes the next keys, at most `most`. Returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
+        if self.shared().takes_back {
+            let next = || match self.get() {
+                Got::Item(handout) => Some(handout),
+                Got::Empty | Got::ShutDown => None,
+            };
+            return std::iter::from_fn(next).take(most).map(each).count();
+        }
         let filter = &self.shared().filter;
         self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
