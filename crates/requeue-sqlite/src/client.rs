@@ -70,6 +70,8 @@ pub struct FileStats {
     /// With a worker, as far as the process that works on the queue shows it: at most 1,024 keys, and only on
     /// Linux.
     pub held: u64,
+    /// How long the key has run whose run began first, in whole seconds, as far as it is shown.
+    pub longest_held: Option<Duration>,
     /// Waiting for a timer.
     pub waiting: u64,
     /// Given up.
@@ -132,9 +134,11 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
-        let path = std::path::absolute(path.as_ref()).map_err(not_applied)?;
-        let is_there = path.metadata().is_ok_and(|it| it.len() > 0);
-        let writes = if is_there { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
+        let path = path.as_ref();
+        let said = |e| not_applied(format!("{}: {e}", path.display()));
+        let path = std::path::absolute(path).map_err(said)?;
+        let writes =
+            if path.metadata().is_ok() { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
         let mut look = Look::at(&path)?;
         // A look would read the whole log if nobody has the file open. Who writes does that as well.
         if !is_ours(look.database()) {
@@ -737,13 +741,15 @@ impl Client {
             Ok(Some((number, counts, pending.paused.unwrap_or(paused), runner)))
         })?;
         let Some((number, counts, paused, runner)) = found else { return Ok(FileStats::default()) };
-        let held = self.running().count(number).min(counts.ready);
+        let running = self.running();
+        let held = running.count(number).min(counts.ready);
         let looks = self.looks.borrow();
         let is_worked_on =
             looks.as_ref().is_some_and(|look| look.database().is_worked_on(number).unwrap_or(false));
         Ok(FileStats {
             ready: counts.ready - held,
             held,
+            longest_held: running.longest(number, now),
             waiting: counts.waiting,
             dead: counts.dead,
             oldest_ready: counts.oldest.map(|first| list::since(first, now)),

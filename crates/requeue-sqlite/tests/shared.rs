@@ -360,6 +360,18 @@ fn e32_the_drop_of_the_last_handle_has_closed_the_file() {
 }
 
 #[test]
+fn e33_looks_leave_an_empty_file_empty_and_the_first_add_makes_it_a_queue() {
+    let world = World::new();
+    std::fs::write(world.0.path().join("q.db"), []).unwrap();
+    let (client, before) = (world.client(), world.files());
+    assert_eq!(client.stats("orders").unwrap().ready, 0);
+    assert!(client.list("orders").unwrap().is_empty() && client.queues().unwrap().is_empty());
+    assert!(client.check().unwrap().is_empty() && before == world.files());
+    client.add("orders", &"a".to_owned(), None).unwrap();
+    assert_eq!(client.list("orders").unwrap().len(), 1);
+}
+
+#[test]
 fn what_is_no_regular_file_is_said_so() {
     let world = World::new();
     let refused = |path: &Path| {

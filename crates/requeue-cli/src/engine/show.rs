@@ -12,8 +12,20 @@ use crate::text::{duration, json};
 
 /// The members of a JSON object.
 pub(super) fn counts(stats: &Stats) -> String {
-    let Stats { ready, held, waiting, dead, at_least, oldest_ready, paused, who, processes, groups, limits } =
-        stats;
+    let Stats {
+        ready,
+        held,
+        waiting,
+        dead,
+        at_least,
+        oldest_ready,
+        longest_held,
+        paused,
+        who,
+        processes,
+        groups,
+        limits,
+    } = stats;
     let at_least: Vec<_> = at_least.iter().map(|name| json::string(name)).collect();
     let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
     let member = |process: &Process| {
@@ -22,7 +34,11 @@ pub(super) fn counts(stats: &Stats) -> String {
         format!("{{{who},\"held\":{held},\"longest_held_seconds\":{longest}}}")
     };
     let who = match who {
-        Who::Runner(pid) => format!("\"runner\":{}", pid.map_or("null".to_owned(), |pid| pid.to_string())),
+        Who::Runner(pid) => format!(
+            "\"runner\":{},\"longest_held_seconds\":{}",
+            pid.map_or("null".to_owned(), |pid| pid.to_string()),
+            seconds(longest_held)
+        ),
         Who::Owners(owners, snapshot) => {
             let processes: Vec<_> = processes.iter().map(member).collect();
             let processes = processes.join(",");
@@ -123,8 +139,8 @@ pub(super) fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Resu
     if *dirty {
         write!(out, "  once more")?;
     }
-    if let Some(due) = due_in {
-        write!(out, "  due in {}", duration::show(*due))?;
+    if let Some(due) = due_in.filter(|due| !due.is_zero()) {
+        write!(out, "  due in {}", duration::show(due))?;
     }
     if let Some(every) = every {
         write!(out, "  every {}", duration::show(*every))?;

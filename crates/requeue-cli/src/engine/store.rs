@@ -52,6 +52,8 @@ pub(crate) struct Stats {
     /// Names of those counts above that are lower bounds.
     pub(crate) at_least: Vec<&'static str>,
     pub(crate) oldest_ready: Option<Duration>,
+    /// How long the key has been held that was first.
+    pub(crate) longest_held: Option<Duration>,
     pub(crate) paused: bool,
     pub(crate) who: Who,
     /// Processes that work on a server's queue.
@@ -373,6 +375,7 @@ impl Store {
                     dead: stats.dead,
                     at_least: if stats.at_least { vec!["ready", "waiting", "dead"] } else { Vec::new() },
                     oldest_ready: stats.oldest_ready,
+                    longest_held: stats.longest_held,
                     paused: stats.paused,
                     who: Who::Runner(stats.runner),
                     processes: Vec::new(),
@@ -398,6 +401,7 @@ impl Store {
                     dead: stats.dead,
                     at_least: at_least.map(|(name, _)| name).collect(),
                     oldest_ready: stats.oldest_ready,
+                    longest_held: processes.iter().filter_map(|it| it.longest_held).max(),
                     paused: stats.paused,
                     who: Who::Owners(stats.owners, stats.oldest_snapshot),
                     processes,

@@ -74,11 +74,9 @@ fn table(client: &mut Store) -> Result<String, EngineError> {
         let stats = client.counts(&name)?;
         let (ready, waiting, dead) = (stats.ready(), stats.waiting(), stats.dead());
         let held = stats.held();
-        let Stats { oldest_ready, paused, who, processes, .. } = stats;
-        // for how long the key that was held first has been so
-        let longest = processes.iter().filter_map(|it| it.longest_held).max();
-        let longest = longest.map_or("-".to_owned(), duration::show);
-        let oldest = oldest_ready.map_or("-".to_owned(), duration::show);
+        let Stats { oldest_ready, longest_held, paused, who, processes, .. } = stats;
+        let [oldest, longest] =
+            [oldest_ready, longest_held].map(|age| age.map_or("-".to_owned(), duration::show));
         if let Who::Owners(_, age) = who {
             snapshot = age.filter(|age| *age >= LONG);
         }

@@ -341,10 +341,11 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if ending.output_lost && !console.closed() {
         trouble.push("--keep-order: output of runs that have ended is lost".to_owned());
     }
-    let in_file = app.state.as_ref().map(|state| state.finish()).transpose();
-    if let Err(why) = &in_file {
-        trouble.push(why.clone());
-    }
+    let in_file = app.state.as_ref().map(|state| {
+        let (left, finished) = state.finish();
+        trouble.extend(finished.err());
+        left
+    });
     let unwritten = app.files.finish((&app.config.files, &app.config.lines), &gave_up, &left, exports);
     let failed_to_lacks = unwritten.iter().any(|(option, _)| *option == "--failed-to");
     trouble.extend(unwritten.into_iter().map(|(_, what)| what));
@@ -358,7 +359,7 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
         return status;
     }
     // those of the file wait for their next run as well that this process never saw
-    let left = in_file.ok().flatten().and_then(|left| usize::try_from(left).ok()).unwrap_or(left.len());
+    let left = in_file.and_then(|left| usize::try_from(left).ok()).unwrap_or(left.len());
     let unread = ending.input == End::Stopped;
     // What is left in a file is for the next command. It is work of this one's that was not done where this one was to work
     // all of it off, or had to stop programs.

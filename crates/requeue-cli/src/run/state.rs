@@ -358,47 +358,44 @@ impl State {
     }
 
     /// Writes everything pending. Returns the number of keys left in the file, which run when it is opened
-    /// again; keys left on a server are for others.
-    ///
-    /// # Errors
-    ///
-    /// What could not be written or read, or was refused, and the consequence.
-    pub(crate) fn finish(&self) -> Result<u64, String> {
+    /// again; keys left on a server are for others. Also what could not be written or read, or was refused, and the
+    /// consequence.
+    pub(crate) fn finish(&self) -> (u64, Result<(), String>) {
         match &self.place {
             Place::File { path: file, named, queue, .. } => {
                 if let Some(why) = self.cut_off() {
-                    return Err(why);
+                    return (0, Err(why));
                 }
-                let flushed = queue.written().wait();
-                flushed.map_err(|e| {
+                let flushed = queue.written().wait().map_err(|e| {
                     let why = plain(&e);
                     format!("{named}: the last runs may run again: their ends are not written: {why}")
-                })?;
-                let stats = Client::open(file).and_then(|client| client.stats(&self.name));
-                stats
-                    .map(|stats| stats.ready + stats.held + stats.waiting)
-                    .map_err(|e| format!("{named}: {e}"))
-            }
-            Place::Server(queue) => {
-                let begun = Instant::now();
-                while !queue.is_settled() {
-                    if begun.elapsed() >= ENDS_ARRIVE {
-                        let why = queue.trouble().unwrap_or_else(|| "the server does not answer".to_owned());
-                        return Err(format!(
-                            "the last runs may run again: their ends are not written: {why}"
-                        ));
-                    }
-                    std::thread::sleep(LOOKS);
+                });
+                match Client::open(file).and_then(|client| client.stats(&self.name)) {
+                    Ok(stats) => (stats.ready + stats.held + stats.waiting, flushed),
+                    Err(e) => (0, flushed.and(Err(format!("{named}: {e}")))),
                 }
-                // a thread may have a handle for a moment longer than this process lives
-                let left = queue.leave().wait();
-                left.map_err(|e| format!("others may get the next runs late: {e}"))?;
-                if let Some(outdated) = queue.outdated() {
-                    return Err(format!("{outdated}; the keys that it had are others' now"));
-                }
-                self.refused().map_or(Ok(0), Err)
             }
+            Place::Server(queue) => (0, self.leave(queue)),
         }
+    }
+
+    /// Waits until the server has all ends, and gives this process's membership up.
+    fn leave(&self, queue: &requeue_postgres::Queue<Key, Cause>) -> Result<(), String> {
+        let begun = Instant::now();
+        while !queue.is_settled() {
+            if begun.elapsed() >= ENDS_ARRIVE {
+                let why = queue.trouble().unwrap_or_else(|| "the server does not answer".to_owned());
+                return Err(format!("the last runs may run again: their ends are not written: {why}"));
+            }
+            std::thread::sleep(LOOKS);
+        }
+        // a thread may have a handle for a moment longer than this process lives
+        let left = queue.leave().wait();
+        left.map_err(|e| format!("others may get the next runs late: {e}"))?;
+        if let Some(outdated) = queue.outdated() {
+            return Err(format!("{outdated}; the keys that it had are others' now"));
+        }
+        self.refused().map_or(Ok(()), Err)
     }
 
     /// A message about lines that were read, and not accepted.

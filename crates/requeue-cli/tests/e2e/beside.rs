@@ -80,6 +80,7 @@ fn e33_work_starts_on_a_full_disk_and_looks_go_on() {
     }
     let disk = Disk(mount.clone());
     well(requeue(&mount, &["add", "a", "b"]));
+    well(requeue(&mount, &["add", "--after", "1h", "later"]));
     let fill = mount.join("fill");
     let mut all = std::fs::File::create(&fill).unwrap();
     while std::io::Write::write_all(&mut all, &[0; 4096]).is_ok() {}
@@ -88,8 +89,18 @@ fn e33_work_starts_on_a_full_disk_and_looks_go_on() {
     for look in [&["ls"][..], &["stats"], &["check"], &["state", "a"]] {
         well(requeue(&mount, look));
     }
-    let work = start(requeue(&mount, &["work", "-j1", "--", "echo", "ran"]));
-    until("what is there runs", || work.out_seen(b"ran a\nran b\n"));
+    let works = || {
+        let work = start(requeue(&mount, &["work", "-j1", "--", "echo", "ran"]));
+        until("what is there runs", || work.out_seen(b"ran a\nran b\n"));
+        work
+    };
+    // it can't write that these runs have ended, and says so
+    let work = works();
+    work.signal(Signal::TERM);
+    let done = work.done();
+    assert!(done.status == 1 && done.err.contains("their ends are not written"), "{}", done.err);
+    assert!(done.err.contains("2 runs, 0 retries, 0 gave up, 3 left"), "{}", done.err);
+    let work = works();
     drop(all);
     std::fs::remove_file(&fill).unwrap();
     until("the disk has room again", || run(requeue(&mount, &["add", "c"]), b"").status == 0);
@@ -97,6 +108,7 @@ fn e33_work_starts_on_a_full_disk_and_looks_go_on() {
     work.signal(Signal::TERM);
     let done = work.done();
     assert_eq!((done.status, done.text()), (0, "ran a\nran b\nran c\n"), "{}", done.err);
+    well(requeue(&mount, &["cancel", "later"]));
     assert_eq!(well(requeue(&mount, &["ls"])), "");
     drop(disk);
 }

@@ -66,6 +66,26 @@ fn an_empty_key_is_refused_and_an_empty_line_is_none() {
 }
 
 #[test]
+fn a_key_that_was_due_is_ready_and_due_at_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    well(dir, &["add", "--after", "1ns", "k"]);
+    assert_eq!(well(dir, &["ls"]), "ready   k\n");
+}
+
+#[test]
+fn a_file_is_named_also_where_there_is_no_working_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut gone = Command::new("sh");
+    gone.args(["-c", "cd \"$0\" && rmdir \"$0\" && exec \"$1\" add --engine sqlite:q.db k"]);
+    gone.arg(dir.path().join("gone")).arg(env!("CARGO_BIN_EXE_requeue"));
+    std::fs::create_dir(dir.path().join("gone")).unwrap();
+    let refused = gone.output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.starts_with("requeue: q.db: "), "{said}");
+}
+
+#[test]
 fn the_name_of_a_file_may_be_any_bytes() {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let dir = tempfile::tempdir().unwrap();

@@ -51,6 +51,9 @@ fn beside_a_command_that_works_many_keys_are_cancelled_and_what_runs_goes_on_and
     let job = start(requeue(dir, &["work", "-j1", "sh", "-c", "echo $REQUEUE_KEY >>$D/ran; cat $D/gate"]));
     let waiting = gate.reached();
     until("the run to be shown", || done(dir, &["ls", "--running"], b"").text() == "held    held\n");
+    let top = done(dir, &["top", "--times", "1", "--json"], b"");
+    let top: serde_json::Value = serde_json::from_str(top.text()).unwrap();
+    assert!(top["held"] == 1 && top["longest_held_seconds"].is_number(), "{top}");
     let cancelled = done(dir, &["cancel", "--all", "--yes"], b"");
     assert_eq!((cancelled.status, cancelled.text()), (0, "2\n"), "{cancelled:?}");
     assert_eq!(done(dir, &["ls"], b"").text(), "held    held\n");

@@ -268,19 +268,32 @@ pub(crate) struct Running(HashMap<i64, i64>);
 impl Running {
     /// How long the key has run, if it runs; in whole seconds.
     pub(crate) fn since(&self, queue: i64, key: &[u8], now: i64) -> Option<Duration> {
-        let len = self.0.get(&run_of(queue, key))?;
-        let now = now.div_euclid(1_000_000);
-        let age = (now - (len - 1)).rem_euclid((1 << SECONDS) - 2);
-        // a clock that differs by a little from the one that said when it began
-        let age = if age > (1 << SECONDS) - 62 { 0 } else { age };
-        Some(Duration::from_secs(age.unsigned_abs()))
+        self.0.get(&run_of(queue, key)).map(|len| age(*len, now))
     }
 
     /// Number of a queue's running keys. Queues whose numbers are equal modulo 64 are counted together.
     pub(crate) fn count(&self, queue: i64) -> u64 {
-        let group = run_of(queue, b"") >> 56;
-        self.0.keys().filter(|start| **start >> 56 == group).count() as u64
+        self.of(queue).count() as u64
     }
+
+    /// How long the longest of these has run, in whole seconds.
+    pub(crate) fn longest(&self, queue: i64, now: i64) -> Option<Duration> {
+        self.of(queue).map(|len| age(len, now)).max()
+    }
+
+    fn of(&self, queue: i64) -> impl Iterator<Item = i64> {
+        let group = run_of(queue, b"") >> 56;
+        self.0.iter().filter(move |(start, _)| **start >> 56 == group).map(|(_, len)| *len)
+    }
+}
+
+/// The age of a run, from the length of its bytes.
+fn age(len: i64, now: i64) -> Duration {
+    let now = now.div_euclid(1_000_000);
+    let age = (now - (len - 1)).rem_euclid((1 << SECONDS) - 2);
+    // a clock that differs by a little from the one that said when it began
+    let age = if age > (1 << SECONDS) - 62 { 0 } else { age };
+    Duration::from_secs(age.unsigned_abs())
 }
 
 /// The first byte of a run: six bits of the queue, 36 of the key's hash, and 20 that are zero.
