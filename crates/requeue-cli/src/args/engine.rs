@@ -116,18 +116,7 @@ pub(super) enum Command {
     Check(Queue),
 }
 
-const ENGINES: &str = "\
-A durable queue is in a file, which the first key that is added makes; one process works on each of its queues, and any number of \
-others add, list and cancel, beside it or while there is none. Who copies or moves the file takes the one that ends in -wal along. Or it is on a PostgreSQL server, where any number of processes work on it.
-A password in REQUEUE_ENGINE is not shown by `ps`, one in an option is. Its special characters are percent-encoded.
-
-Examples:
-  export REQUEUE_ENGINE=sqlite:orders.db  # or postgres://worker:PASSWORD@db/shop
-  requeue add order-4711
-  requeue add --after 30m order-4712
-  requeue add --at 18:00 --every 1d report
-  requeue add --cron '0 18 * * 1-5' report
-  requeue ls";
+const ENGINES: &str = include_str!("help/engines.txt").trim_ascii_end();
 
 /// The engine with this name, or of the environment.
 ///

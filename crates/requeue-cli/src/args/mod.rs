@@ -1,7 +1,6 @@
 //! The command line: every option with its help, and the configuration that it gives.
 
 mod engine;
-mod help;
 mod plan;
 mod run;
 #[cfg(test)]
@@ -12,11 +11,17 @@ mod work;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use self::help::{ABOUT, FIRST, MORE, WORK, WORKING};
 use self::plan::PlanArgs;
 use self::run::RunArgs;
 use self::work::{Work, for_work};
 use crate::config;
+
+// The ends of the help, and what is long at its beginning.
+const ENDS: &str = include_str!("help/requeue.txt").trim_ascii_end();
+const RUN: &str = include_str!("help/run_about.txt").trim_ascii_end();
+const RUN_ENDS: &str = include_str!("help/run.txt").trim_ascii_end();
+const WORK: &str = include_str!("help/work_about.txt").trim_ascii_end();
+const WORK_ENDS: &str = include_str!("help/work.txt").trim_ascii_end();
 
 /// Reads the command line.
 ///
@@ -56,7 +61,7 @@ fn wrong(subcommand: &str, why: &str) -> clap::Error {
     about = "Run a program once per key, with retries; see what a rate limiter does; feed and look into a durable queue",
     long_about = None,
     arg_required_else_help = true,
-    after_help = FIRST,
+    after_help = ENDS,
     override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]...\n       requeue plan LIMITER [PARAMETERS] [OPTIONS]\n       \
                       requeue work|add|ls|state|cancel|retry|pause|resume|purge|stats|top|migrate|check [OPTIONS]..."
 )]
@@ -70,8 +75,8 @@ enum Command {
     // The variant, for a comment of the documentation would otherwise take its place.
     #[command(
         about = "Run PROGRAM once per key, never twice at a time for one key",
-        long_about = ABOUT,
-        after_help = MORE,
+        long_about = RUN,
+        after_help = RUN_ENDS,
         override_usage = "requeue run [OPTIONS] [--] PROGRAM [ARG]..."
     )]
     Run(Box<RunArgs>),
@@ -88,7 +93,7 @@ enum Command {
     #[command(
         about = "Run PROGRAM for the keys of a durable queue, beside other processes",
         long_about = WORK,
-        after_help = WORKING,
+        after_help = WORK_ENDS,
         override_usage = "requeue work [OPTIONS] [--] PROGRAM [ARG]...",
         mut_args(for_work)
     )]

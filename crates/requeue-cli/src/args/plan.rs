@@ -12,13 +12,7 @@ use crate::limiter::spec::Spec;
 use crate::limiter::{self, KINDS, Kind, Limiter, PARAMETERS, Parameter, Value};
 use crate::text::duration;
 
-pub(super) const ABOUT: &str = "\
-Show what a limiter does, before it is put in production.
-
-The limiter is asked call after call, on a clock that stands still or moves by --every \
-from each call to the next; nothing waits. A table shows the delay of each call, and \
-when its key is due. A call is one failure of a key, or whatever else puts it back \
-through the limiter.";
+pub(super) const ABOUT: &str = include_str!("help/plan_about.txt").trim_ascii_end();
 
 /// The end of the help.
 pub(super) fn more() -> String {
@@ -31,37 +25,7 @@ pub(super) fn more() -> String {
     out
 }
 
-const MORE: &str = "\
-The text of a limiter:
-  A limiter that goes into another one is written as a text, such as
-  exponential:base=5ms,max=1000s. The first limiter may be written so, too. A colon takes
-  everything up to the end of the text. Where something else follows, write brackets
-  instead of the colon, and put the text in quotes for the shell:
-    requeue plan jitter --fraction 0.2 'max-of(exponential(base=5ms),bucket:rate=10)'
-  `requeue run --limiter` takes such a text.
-
-Durations:
-  A number with its unit, such as 5ms, 1.5s or 2h30m (units: d, h, m, s, ms, us, ns).
-  \"never\" in a table, and null in JSON, mean: not before the clock ends, after 584 years.
-
-JSON:
-  A line for each call: {\"call\":1,\"key\":1,\"at_s\":0,\"delay_s\":0.005,\"due_s\":0.005}.
-  Times are in seconds, from the first call on.
-
-Exit status:
-  0    shown
-  1    the output could not be written; 141 (PIPE) when nobody reads it any more
-  2    the command line is wrong
-
-Examples:
-  A thousand calls at once of a bucket:
-    requeue plan bucket --rate 10 --burst 100 -n 1000 --plot
-
-  What `requeue run` does with a key that always fails:
-    requeue plan jitter --fraction 0.2 exponential:base=1s,max=5m
-
-  What controllers do with a hundred keys that fail together, as a picture:
-    requeue plan default -n 500 --keys 100 --svg default.svg";
+const MORE: &str = include_str!("help/plan.txt").trim_ascii_end();
 
 /// Maximum number of calls, and of keys: records of more would fill the memory.
 const MOST_CALLS: u64 = 1_000_000_000;
