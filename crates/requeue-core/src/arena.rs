@@ -107,6 +107,12 @@ impl Marked {
         Self(self.0 | group << 48)
     }
 
+    /// Whether [`in_group`](Self::in_group) has added a number that fitted.
+    #[inline]
+    pub(crate) fn is_in_group(self) -> bool {
+        self.0 >> 48 != 0
+    }
+
     /// The number given to [`in_group`](Self::in_group), if it fitted.
     #[inline]
     pub(crate) fn group(self) -> Option<u32> {
@@ -167,9 +173,10 @@ impl<K> KeyRef<K> {
         self.at.mark()
     }
 
-    /// The number of the key's group, if it is known without a lookup.
-    pub(crate) fn group(&self) -> Option<u32> {
-        self.at.group()
+    /// The slot's number, with the mark and the group of the run.
+    #[inline]
+    pub(crate) fn at(&self) -> Marked {
+        self.at
     }
 }
 

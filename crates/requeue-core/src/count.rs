@@ -28,7 +28,7 @@ mod tests {
 
     use super::MOST;
     use crate::arena::Arena;
-    use crate::{Config, Core, Got, Limit, Trigger};
+    use crate::{Config, Core, Got, Limit, Trigger, TriggerOptions};
     use std::process::Command;
     use std::string::String;
 
@@ -74,7 +74,7 @@ mod tests {
         }
         let mut core = Core::<u32>::new(Config::default());
         for _ in 0..=MOST {
-            core.trigger(&mut Trigger::new(7, None), 7, Limit::NONE).expect("open");
+            core.trigger(&mut Trigger::new(7, None), 7, &TriggerOptions::NOW, &Limit::NONE).expect("open");
             let Got::Item(item) = core.get() else { panic!("7 is ready") };
             leak(item.run);
             assert!(core.done(&7, 7).is_ok());

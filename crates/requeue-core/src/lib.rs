@@ -40,7 +40,7 @@ pub use machine::{
     Accepted, Added, Asking, Awaiter, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase,
     Drained, Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NoRun, NotHeld, Only,
     Paused, Policy, Refused, RefusedEnd, Restored, RetryDelay, RunAnswer, RunEnd, RunRef, ShutDown, Stats,
-    Trigger, UnfinishedKey, UnfinishedReason, WaitingKeys,
+    Trigger, TriggerOptions, UnfinishedKey, UnfinishedReason, WaitingKeys,
 };
 pub use map::Map;
 pub use time::Instant;

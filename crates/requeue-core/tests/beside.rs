@@ -6,7 +6,7 @@ mod common;
 use common::Calls;
 use requeue_core::{
     Bound, Config, Core, Delay, Got, How, InBackoff, Instant, KeyState, Limit, Only, Order, Policy, Refused,
-    RetryDelay, RunEnd, RunRef, Trigger, WaitingKeys,
+    RetryDelay, RunEnd, RunRef, Trigger, TriggerOptions, WaitingKeys,
 };
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ fn add_after(core: &mut Core<u32, u32>, key: u32, delay: Duration) {
 }
 
 fn reset(core: &mut Core<u32, u32>, key: u32) {
-    let trigger = Trigger::new(key, None).in_backoff(Some(InBackoff::Reset));
-    core.trigger(&mut { trigger }, key, Limit::NONE).expect("it is open");
+    let resets = TriggerOptions { in_backoff: Some(InBackoff::Reset), ..TriggerOptions::NOW };
+    core.trigger(&mut Trigger::new(key, None), key, &resets, &Limit::NONE).expect("it is open");
 }
 
 fn get(core: &mut Core<u32, u32>) -> RunRef<u32> {
@@ -128,7 +128,8 @@ fn whether_time_matters_is_told_as_it_changes() {
 fn a_timer_is_absorbed_by_a_run_that_comes_anyway() {
     let mut core = new();
     add_after(&mut core, 1, SECOND * 5);
-    core.trigger(&mut Trigger::new(1, None).absorbing(), 1, Limit::NONE).unwrap();
+    let absorbs = TriggerOptions { absorbs: true, ..TriggerOptions::NOW };
+    core.trigger(&mut Trigger::new(1, None), 1, &absorbs, &Limit::NONE).unwrap();
     assert_eq!((core.len(), core.next_wake()), (1, None));
 }
 
@@ -216,7 +217,8 @@ fn an_unfinished_key_is_lent_with_its_reason_and_taken_with_its_state() {
 fn ready_keys_are_counted_by_priority() {
     let order = Order::Priority { max_wait: None };
     let mut core = Core::<u32, u32>::new(Config { order, timestamps: true, ..Config::default() });
-    core.add(&mut Trigger::new(1, None).priority(-100), 1, Delay::Now).unwrap();
+    let low = TriggerOptions { priority: -100, ..TriggerOptions::NOW };
+    core.trigger(&mut Trigger::new(1, None), 1, &low, &Limit::NONE).unwrap();
     let mut depths = Vec::new();
     assert_eq!(core.depths(0, &mut depths), None, "there are no more");
     assert_eq!(depths, [(-100, 1)]);

@@ -5,7 +5,7 @@ mod common;
 use common::Calls;
 use requeue_core::{
     Added, Config, Core, Delay, Got, How, InBackoff, Instant, Limit, Order, ReadyOrder, RetryDelay, Ticket,
-    Trigger,
+    Trigger, TriggerOptions,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -226,8 +226,8 @@ fn b5_only_a_key_that_runs_again_whatever_becomes_of_its_run_is_published() {
         let Got::Item(item) = core.get() else { panic!("a is ready") };
         let accepted = core.add(&mut Trigger::new("a", None), 7, Delay::Now).unwrap();
         assert_eq!(core.publish(accepted.ticket), may_be, "{in_backoff:?}");
-        let runs = Trigger::new("a", None).in_backoff(Some(InBackoff::Run));
-        let said = core.trigger(&mut { runs }, 7, Limit::NONE).unwrap();
+        let runs = TriggerOptions { in_backoff: Some(InBackoff::Run), ..TriggerOptions::NOW };
+        let said = core.trigger(&mut Trigger::new("a", None), 7, &runs, &Limit::NONE).unwrap();
         assert!(core.publish(said.ticket), "a stronger trigger came");
         let _ = core.finished(item.run, true);
     }

@@ -1,7 +1,7 @@
 //! [`Add`]: the options of a trigger.
 
 use crate::Instant;
-use requeue_core::{Debounce, Delay, InBackoff, Policy, Trigger};
+use requeue_core::{Debounce, Delay, InBackoff, Policy, TriggerOptions};
 use std::time::Duration;
 
 /// The options of a trigger: when it is due, its value and priority, and what it does to a timer or a
@@ -24,27 +24,20 @@ use std::time::Duration;
 #[derive(Clone)]
 #[must_use = "an Add does nothing until it is given to add_with"]
 pub struct Add<V = ()> {
-    pub(crate) when: When,
-    pub(crate) policy: Policy,
     pub(crate) value: Option<V>,
-    /// `None`: the queue's setting applies.
-    pub(crate) in_backoff: Option<InBackoff>,
-    pub(crate) priority: i16,
-    /// Only for an immediate trigger. `None`: the queue's setting applies.
-    pub(crate) debounce: Option<Debounce>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum When {
-    Now,
-    After(Duration),
-    At(Instant),
-    RateLimited,
+    pub(crate) options: TriggerOptions,
 }
 
 impl<V> Add<V> {
-    fn new(when: When) -> Self {
-        Self { when, policy: Policy::default(), value: None, in_backoff: None, priority: 0, debounce: None }
+    #[inline]
+    fn new(delay: Delay) -> Self {
+        Self { value: None, options: TriggerOptions::after(delay) }
+    }
+
+    #[inline]
+    fn with(mut self, set: impl FnOnce(&mut TriggerOptions)) -> Self {
+        set(&mut self.options);
+        self
     }
 
     /// An immediate trigger, like [`add`](crate::WorkQueue::add). It sets no timer: options about timers
@@ -59,7 +52,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn now() -> Self {
-        Self::new(When::Now)
+        Self::new(Delay::Now)
     }
 
     /// A debounced trigger: it opens a window for its key, or pushes the end of an open window back. The
@@ -85,7 +78,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn debounced(debounce: Debounce) -> Self {
-        Self { debounce: Some(debounce), ..Self::new(When::Now) }
+        Self::new(Delay::Now).with(|options| options.debounce = Some(debounce))
     }
 
     /// A trigger after a delay, like [`add_after`](crate::WorkQueue::add_after). A delay of zero means now.
@@ -98,7 +91,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn after(delay: Duration) -> Self {
-        Self::new(When::After(delay))
+        Self::new(Delay::After(delay, Policy::Earliest))
     }
 
     /// A trigger at an instant of the queue's clock; an instant that has passed means now.
@@ -120,7 +113,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn at(due: Instant) -> Self {
-        Self::new(When::At(due))
+        Self::new(Delay::At(due, Policy::Earliest))
     }
 
     /// A trigger after the limiter's delay, like [`add_rate_limited`](crate::WorkQueue::add_rate_limited).
@@ -133,7 +126,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rate_limited() -> Self {
-        Self::new(When::RateLimited)
+        Self::new(Delay::Limited(Policy::Earliest))
     }
 
     /// Sets the value, which merges into the value that the key already has.
@@ -171,7 +164,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn priority(self, priority: i16) -> Self {
-        Self { priority, ..self }
+        self.with(|options| options.priority = priority)
     }
 
     /// If the key has a timer, the later instant stays, but these calls move it no further than `max` after
@@ -195,7 +188,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn latest(self, max: Duration) -> Self {
-        Self { policy: Policy::Latest { max }, ..self }
+        self.with(|options| options.delay.set_policy(Policy::Latest { max }))
     }
 
     /// If the key has a timer, the new instant replaces the old one.
@@ -217,7 +210,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace(self) -> Self {
-        Self { policy: Policy::Replace, ..self }
+        self.with(|options| options.delay.set_policy(Policy::Replace))
     }
 
     /// If the key has a timer, it stays unchanged.
@@ -232,7 +225,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn keep(self) -> Self {
-        Self { policy: Policy::Keep, ..self }
+        self.with(|options| options.delay.set_policy(Policy::Keep))
     }
 
     /// Sets the trigger's [`InBackoff`]: what it does if the key waits out a failure, or if the key's current
@@ -258,7 +251,7 @@ impl<V> Add<V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn in_backoff(self, in_backoff: InBackoff) -> Self {
-        Self { in_backoff: Some(in_backoff), ..self }
+        self.with(|options| options.in_backoff = Some(in_backoff))
     }
 
     /// The value, if it has one. For a trigger that is given up.
@@ -273,26 +266,10 @@ impl<V> Add<V> {
     }
 }
 
-impl<V> Add<V> {
-    /// Its trigger of this key.
-    #[inline]
-    pub(crate) fn of<K>(self, key: K) -> Trigger<K, V> {
-        let Self { when, policy, value, in_backoff, priority, debounce } = self;
-        let delay = match when {
-            When::Now => Delay::Now,
-            When::After(delay) => Delay::After(delay, policy),
-            When::At(due) => Delay::At(due, policy),
-            When::RateLimited => Delay::Limited(policy),
-        };
-        Trigger::new(key, value).priority(priority).delay(delay).in_backoff(in_backoff).debounce(debounce)
-    }
-}
-
 debug!([V] Add<V>, |add| {
-    when: add.when,
-    policy: add.policy,
-    in_backoff: add.in_backoff,
+    delay: add.options.delay,
+    in_backoff: add.options.in_backoff,
     value: add.value.is_some(),
-    priority: add.priority,
-    debounce: add.debounce
+    priority: add.options.priority,
+    debounce: add.options.debounce
 });

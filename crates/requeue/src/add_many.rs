@@ -12,7 +12,7 @@ use crate::error::{AddResult, Added, Refused};
 use crate::hold::Shared;
 use crate::panics::{FirstPanic, quietly};
 use crate::{Instant, Metrics};
-use requeue_core::{Asking, Delay, Policy, Trigger};
+use requeue_core::{Asking, Delay, Policy, Trigger, TriggerOptions};
 use std::fmt;
 use std::mem::take;
 use std::vec;
@@ -20,6 +20,7 @@ use std::vec;
 /// A trigger of a batch and its result.
 struct Entry<K, V> {
     trigger: Trigger<K, V>,
+    options: TriggerOptions,
     hash: u32,
     /// `Err` until the trigger is accepted.
     result: Result<Added, Refused>,
@@ -57,9 +58,9 @@ pub struct AddedMany<K, V = ()> {
 impl<K, V> AddedMany<K, V> {
     /// Collects the triggers of a batch, before any of them is accepted.
     pub(crate) fn collect(triggers: impl Iterator<Item = (K, Add<V>)>, hash: impl Fn(&K) -> u32) -> Self {
-        let entries = triggers.map(|(key, how)| {
+        let entries = triggers.map(|(key, Add { value, options })| {
             let hash = hash(&key);
-            Entry { trigger: how.of(key), hash, result: Err(Refused::ShutDown) }
+            Entry { trigger: Trigger::new(key, value), options, hash, result: Err(Refused::ShutDown) }
         });
         Self { entries: entries.collect() }
     }
@@ -127,14 +128,14 @@ impl<K: Eq, V> Shared<K, V> {
         if entries.is_empty() {
             return;
         }
-        let timed = entries.iter().any(|entry| entry.trigger.is_timed());
+        let timed = entries.iter().any(|entry| !entry.options.is_immediate());
         let reading = timed.then(|| self.now());
         let mut panic = FirstPanic::default();
         let (count, unask) = match reading.filter(|_| self.keeps_own()) {
             Some(_) if self.bounded && entries.iter().any(|entry| self.asks_for(entry).is_some()) => {
                 // whether there is room for a trigger, and so whether the limiter is asked, depends on those before it
-                for Entry { trigger, hash, result } in entries {
-                    let accepted = self.try_trigger(trigger, *hash, reading, None);
+                for Entry { trigger, options, hash, result } in entries {
+                    let accepted = self.try_trigger(trigger, *hash, options, reading, None);
                     *result = accepted.map(|accepted| accepted.added);
                 }
                 return;
@@ -153,17 +154,12 @@ impl<K: Eq, V> Shared<K, V> {
                 if let Some(ahead) = entries.get(at + AHEAD) {
                     core.prefetch(ahead.hash);
                 }
-                let Entry { trigger, hash, result } = &mut entries[at];
-                let delayed = trigger.is_delayed();
-                if let (true, Some(unask)) = (trigger.is_asked(), &mut unask) {
+                let Entry { trigger, options, hash, result } = &mut entries[at];
+                if let (Some(unask), Delay::Asked(..)) = (&mut unask, options.delay) {
                     unask.left -= 1;
                 }
-                let added = if trigger.has_options() { None } else { core.add_now(trigger, *hash) };
-                *result = match added {
-                    Some((added, _)) => Ok(added),
-                    None => core.trigger(trigger, *hash, limit).map(|accepted| accepted.added),
-                };
-                retried.calls += u64::from(result.is_ok() && delayed);
+                *result = core.trigger(trigger, *hash, options, &limit).map(|accepted| accepted.added);
+                retried.calls += u64::from(timed && result.is_ok() && options.is_delayed());
             }
             hold.close();
         });
@@ -197,10 +193,8 @@ impl<K: Eq, V> Shared<K, V> {
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };
         for (at, entry) in entries.iter_mut().enumerate() {
-            let (Some((policy, resets)), trigger) = (self.asks_for(entry), &mut entry.trigger) else {
-                continue;
-            };
-            let Some(key) = trigger.key() else { continue };
+            let Some((policy, resets)) = self.asks_for(entry) else { continue };
+            let Some(key) = entry.trigger.key() else { continue };
             let asked_for = || {
                 if resets {
                     self.limiter.forget(key);
@@ -210,7 +204,7 @@ impl<K: Eq, V> Shared<K, V> {
             let Some(delay) = panic.catch(asked_for) else {
                 return (at, Some(unask));
             };
-            trigger.set_delay(Delay::Asked(delay, policy, asking));
+            entry.options.delay = Delay::Asked(delay, policy, asking);
         }
         (entries.len(), Some(unask))
     }
@@ -220,8 +214,7 @@ impl<K, V> Shared<K, V> {
     /// The timer's policy, and whether the trigger resets, if the limiter decides its delay. A trigger that is refused
     /// anyway does not reach the limiter.
     fn asks_for(&self, entry: &Entry<K, V>) -> Option<(Policy, bool)> {
-        let limited = entry.trigger.limited().filter(|(_, priority, _)| self.takes(*priority));
-        limited.map(|(policy, _, resets)| (policy, resets))
+        entry.options.limited().filter(|_| self.takes(entry.options.priority))
     }
 }
 

@@ -4,15 +4,15 @@
 //!   add_now   the filter, which answers redundant ones without the lock
 //!      └─► lock_and_add   the hold; what the queue does not take is dropped after it
 //!             ├─► Core::add_now   a trigger without options on a plain line
-//!             └─► Core::trigger   everything else
-//!   trigger   with options: a limiter that keeps its own counts is asked, the hold, Core::trigger (`trying.rs`)
+//!             └─► Core::trigger   any other queue
+//!   trigger   with options (`trying.rs`): the hold, Core::trigger; before that, for a delay, the clock and a limiter are asked
 //! ```
 
 use crate::filter::{Open, word};
 use crate::hold::{Hold, Shared};
 use crate::panics::{drop_both, in_drop};
 use crate::{AddError, AddResult, Instant};
-use requeue_core::{Accepted, Added, Core, Limit, Refused, Ticket, Trigger};
+use requeue_core::{Accepted, Added, Core, Limit, Refused, Ticket, Trigger, TriggerOptions};
 use std::borrow::Borrow;
 
 impl<K: Eq, V> Shared<K, V> {
@@ -69,11 +69,11 @@ impl<K: Eq, V> Shared<K, V> {
         integer: Option<u64>,
         hash: u32,
     ) -> AddResult<K, V> {
-        let accepted =
-            hold.core.trigger(trigger, hash, Limit::NONE).map(|Accepted { added, ticket, .. }| {
-                self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
-                added
-            });
+        let accepted = hold.core.trigger(trigger, hash, &TriggerOptions::NOW, &Limit::NONE).map(|accepted| {
+            let Accepted { added, ticket, .. } = accepted;
+            self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
+            added
+        });
         hold.close();
         accepted.map_err(|reason| refused(trigger, reason))
     }
@@ -107,22 +107,23 @@ impl<K: Eq, V> Shared<K, V> {
             return Ok(added);
         }
         // by now the key may be known after all
-        let trigger = Trigger::new(key.to_owned(), None);
-        match self.trigger(trigger, hash, reading) {
+        match self.trigger(Trigger::new(key.to_owned(), None), hash, &TriggerOptions::NOW, reading) {
             Ok(accepted) => Ok(accepted.added),
             Err(refused) => Err(refused.reason),
         }
     }
 
     /// Adds a trigger with all its options. The clock is read if one of them needs it and the caller has no `reading`.
+    #[inline]
     pub(crate) fn trigger(
         &self,
         trigger: Trigger<K, V>,
         hash: u32,
+        options: &TriggerOptions,
         reading: Option<Instant>,
     ) -> Result<Accepted, AddError<K, V>> {
         let mut trigger = Kept(trigger);
-        self.try_trigger(&mut trigger.0, hash, reading, None)
+        self.try_trigger(&mut trigger.0, hash, options, reading, None)
             .map_err(|reason| refused(&mut trigger.0, reason))
     }
 }

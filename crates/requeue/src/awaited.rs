@@ -5,7 +5,7 @@ use crate::blocking::ThisThread;
 use crate::hold::Shared;
 use crate::sync::Mutex;
 use crate::{Add, AddError, NoRun, RunEnd, WorkQueue};
-use requeue_core::{Awaiter, Trigger};
+use requeue_core::{Awaiter, Trigger, TriggerOptions};
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;
@@ -140,16 +140,22 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn await_run(&self, key: K, how: Add<V>) -> Result<AwaitedRun, AddError<K, V>> {
         let hash = self.hash(&key);
-        self.shared.await_run(how.of(key), hash)
+        let Add { value, options } = how;
+        self.shared.await_run(Trigger::new(key, value), hash, &options)
     }
 }
 
 impl<K: Eq, V> Shared<K, V> {
-    fn await_run(&self, trigger: Trigger<K, V>, hash: u32) -> Result<AwaitedRun, AddError<K, V>> {
+    fn await_run(
+        &self,
+        trigger: Trigger<K, V>,
+        hash: u32,
+        options: &TriggerOptions,
+    ) -> Result<AwaitedRun, AddError<K, V>> {
         let progress = Arc::new(Mutex::new(Progress::Waits(None)));
         let teller = Box::new(Teller(progress.clone()));
         let mut trigger = Kept(trigger);
-        let accepted = self.try_trigger_and(&mut trigger.0, hash, None, None, |core, accepted| {
+        let accepted = self.try_trigger_and(&mut trigger.0, hash, options, None, None, |core, accepted| {
             core.await_run(accepted.ticket, teller);
         });
         accepted.map(|_| AwaitedRun(progress)).map_err(|reason| refused(&mut trigger.0, reason))

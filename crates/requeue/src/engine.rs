@@ -3,9 +3,9 @@
 pub use crate::journal::{Journal, Known};
 pub use crate::source::LocalQueue;
 
-use crate::add::{Add, When};
+use crate::add::Add;
 use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, Run, WorkQueue};
-use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger};
+use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use std::any::Any;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
@@ -46,21 +46,23 @@ impl StoredTrigger {
     /// assert!(StoredTrigger::of(&add.keep()).is_err());
     /// ```
     pub fn of<V>(add: &Add<V>) -> Result<Self, &'static str> {
-        let Add { when, policy, in_backoff, priority, debounce, .. } = add;
+        let TriggerOptions { delay, in_backoff, priority, debounce, .. } = &add.options;
         if debounce.is_some() {
             return Err("a debounce is not supported with an engine: leave it out");
         }
         if in_backoff.is_some() {
             return Err("a back-off option of a trigger is not supported with an engine: leave it out");
         }
-        let delay = match when {
-            When::Now => None,
-            When::After(delay) if *policy == Policy::Earliest => Some(*delay),
-            When::After(_) => {
+        let delay = match delay {
+            Delay::Now => None,
+            Delay::After(delay, Policy::Earliest) => Some(*delay),
+            Delay::After(..) => {
                 return Err("an engine keeps a key's earliest timer: leave out the policy");
             }
-            When::At(_) => return Err("an instant is not supported with an engine: give a delay"),
-            When::RateLimited => return Err("a limiter is not supported with an engine: give a delay"),
+            Delay::At(..) => return Err("an instant is not supported with an engine: give a delay"),
+            Delay::Limited(_) | Delay::Asked(..) => {
+                return Err("a limiter is not supported with an engine: give a delay");
+            }
         };
         Ok(Self { delay, priority: *priority, absorbs: false })
     }
@@ -257,17 +259,17 @@ impl<K, V> LocalQueue<K, V> {
             return Err(AddError { key, value, reason: Refused::NoPriorities });
         }
         let hash = queue.hash(&key);
-        let mut trigger = Trigger::new(key, value).priority(asked.priority);
         let policy = if asked.absorbs { Policy::Replace } else { Policy::Earliest };
-        if let Some(delay) = asked.delay {
-            trigger = trigger.delay(Delay::After(delay, policy));
-        }
-        if asked.absorbs && asked.delay.is_none_or(|delay| delay.is_zero()) {
-            trigger = trigger.in_backoff(Some(InBackoff::Run)).absorbing();
-        }
+        let absorbs = asked.absorbs && asked.delay.is_none_or(|delay| delay.is_zero());
+        let options = TriggerOptions {
+            priority: asked.priority,
+            in_backoff: absorbs.then_some(InBackoff::Run),
+            absorbs,
+            ..TriggerOptions::after(asked.delay.map_or(Delay::Now, |delay| Delay::After(delay, policy)))
+        };
         let reading = asked.delay.map(|_| shared.now());
-        let added = shared.pass(trigger, reading, |core, trigger| {
-            let added = core.trigger(trigger, hash, Limit::NONE);
+        let added = shared.pass(Trigger::new(key, value), reading, |core, trigger| {
+            let added = core.trigger(trigger, hash, &options, &Limit::NONE);
             shared.tell_journal(|journal| journal.applied(ticket));
             added
         });

@@ -20,7 +20,7 @@ use crate::panics::in_drop;
 use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, Phase, RandomState, Stats};
-use requeue_core::{Added, Delay, Policy, Trigger};
+use requeue_core::{Added, Delay, Policy, Trigger, TriggerOptions};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,8 +148,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
-        let hash = self.hash(&key);
-        self.shared.trigger(Trigger::new(key, Some(value)), hash, None).map(|accepted| accepted.added)
+        self.add_with(key, Add::now().value(value))
     }
 
     /// Asks for a run of `key` after `delay`; zero is an [`add`](Self::add).
@@ -196,7 +195,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
         let hash = self.hash(&key);
-        self.shared.trigger(how.of(key), hash, None).map(|accepted| accepted.added)
+        let Add { value, options } = how;
+        self.shared.trigger(Trigger::new(key, value), hash, &options, None).map(|accepted| accepted.added)
     }
 
     /// Asks for a run of each key like [`add`](Self::add), in the order of the keys and in one lock hold.
@@ -288,8 +288,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     #[doc(alias("AddRateLimited"))]
     pub fn add_rate_limited(&self, key: K) -> Result<Duration, AddError<K, V>> {
         let hash = self.hash(&key);
-        let trigger = Trigger::new(key, None).delay(Delay::Limited(Policy::default()));
-        self.shared.trigger(trigger, hash, None).map(|accepted| accepted.delay)
+        let options = TriggerOptions::after(Delay::Limited(Policy::default()));
+        self.shared.trigger(Trigger::new(key, None), hash, &options, None).map(|accepted| accepted.delay)
     }
 
     /// Clears the limiter's record of the key. The key's timer stays.

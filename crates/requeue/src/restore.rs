@@ -27,7 +27,6 @@ use std::hash::{BuildHasher, Hash};
 pub struct Restore<K, V = ()> {
     key: K,
     value: Option<V>,
-    priority: i16,
     known: Restored,
 }
 
@@ -42,7 +41,7 @@ impl<K, V> Restore<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn new(key: K) -> Self {
-        Self { key, value: None, priority: 0, known: Restored { failures: 0, attempt: 1, due: None } }
+        Self { key, value: None, known: Restored { failures: 0, attempt: 1, due: None, priority: 0 } }
     }
 
     /// Sets the number of requeues since it was last forgotten: [`KeyState::failures`]. A limiter that counts
@@ -106,7 +105,7 @@ impl<K, V> Restore<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn priority(mut self, priority: i16) -> Self {
-        self.priority = priority;
+        self.known.priority = priority;
         self
     }
 
@@ -142,7 +141,7 @@ impl<K, V> Restore<K, V> {
 impl<K, V> From<UnfinishedKey<K, V>> for Restore<K, V> {
     fn from(unfinished: UnfinishedKey<K, V>) -> Self {
         let UnfinishedKey { key, value, failures, attempt, due, priority, .. } = unfinished;
-        Self { key, value, priority, known: Restored { failures, attempt, due } }
+        Self { key, value, known: Restored { failures, attempt, due, priority } }
     }
 }
 
@@ -154,15 +153,15 @@ impl<K, V> fmt::Debug for Restore<K, V> {
 
 impl<K: Eq, V> Shared<K, V> {
     fn restore(&self, restore: Restore<K, V>, hash: u32) -> AddResult<K, V> {
-        let Restore { key, value, priority, known } = restore;
+        let Restore { key, value, known } = restore;
         if known.failures > 0 && self.keeps_own() {
             return Err(AddError { key, value, reason: Refused::CountedElsewhere });
         }
         let timed = known.due.is_some() || known.failures > 0;
         let reading = timed.then(|| self.now());
         self.with_limit(|limit| {
-            self.pass(Trigger::new(key, value).priority(priority), reading, |core, trigger| {
-                core.restore(trigger, hash, known, limit)
+            self.pass(Trigger::new(key, value), reading, |core, trigger| {
+                core.restore(trigger, hash, known, &limit)
             })
         })
         .map(|accepted| accepted.added)

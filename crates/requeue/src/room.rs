@@ -12,7 +12,7 @@ use crate::trying::Turn;
 use crate::wait::{Limit, Step};
 use crate::waiting::Deadline;
 use crate::{AddResult, Instant, WorkQueue};
-use requeue_core::Refused;
+use requeue_core::{Refused, Trigger, TriggerOptions};
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
@@ -49,6 +49,7 @@ use std::time::Duration;
 pub struct AddWhenRoom<'q, K, V = ()> {
     place: Place<'q, K, V>,
     trigger: Kept<K, V>,
+    options: TriggerOptions,
     hash: u32,
     deadline: Option<Deadline>,
 }
@@ -125,10 +126,10 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn into_owned(self) -> AddWhenRoom<'static, K, V> {
-        let Self { place, trigger, hash, deadline } = self;
+        let Self { place, trigger, options, hash, deadline } = self;
         let owner = place.owner.clone().into_owned();
         let deadline = deadline.map(|deadline| Deadline::new(deadline.limit));
-        AddWhenRoom { place: Place { owner, ticket: None }, trigger, hash, deadline }
+        AddWhenRoom { place: Place { owner, ticket: None }, trigger, options, hash, deadline }
     }
 }
 
@@ -154,9 +155,9 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     }
 
     fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<AddResult<K, V>> {
-        let Self { place: Place { owner, ticket }, trigger: Kept(trigger), hash, deadline } = self;
+        let Self { place: Place { owner, ticket }, trigger: Kept(trigger), options, hash, deadline } = self;
         let shared = owner.shared();
-        let timed = deadline.is_some() || trigger.is_timed();
+        let timed = deadline.is_some() || !options.is_immediate();
         let reading = timed.then(|| shared.now());
         let until = deadline.as_mut().map(|deadline| deadline.limit.at(reading));
         let waits = until.is_none_or(|until| reading.is_some_and(|now| now < until));
@@ -164,7 +165,7 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
         loop {
             let waker = waits.then(&waker);
             let mut turn = Turn { ticket: Some(&mut *ticket), waker, clone: clone.take(), ..Turn::default() };
-            let answer = shared.try_trigger(trigger, *hash, reading, Some(&mut turn));
+            let answer = shared.try_trigger(trigger, *hash, options, reading, Some(&mut turn));
             let (waits, old) = (turn.waits, (turn.old.take(), turn.clone.take()));
             quietly(|| drop(old));
             match (answer, waker) {
@@ -210,7 +211,7 @@ impl<K, V> fmt::Debug for AddWhenRoom<'_, K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AddWhenRoom")
             .field("waiting", &self.place.ticket.is_some())
-            .field("delayed", &self.trigger.0.is_delayed())
+            .field("delayed", &self.options.is_delayed())
             .finish_non_exhaustive()
     }
 }
@@ -251,9 +252,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// ```
     pub fn add_when_room(&self, key: K, how: Add<V>) -> AddWhenRoom<'_, K, V> {
         let hash = self.hash(&key);
+        let Add { value, options } = how;
         AddWhenRoom {
             place: Place { owner: Owner::Borrowed(&self.shared), ticket: None },
-            trigger: Kept(how.of(key)),
+            trigger: Kept(Trigger::new(key, value)),
+            options,
             hash,
             deadline: None,
         }

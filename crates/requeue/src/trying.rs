@@ -2,7 +2,7 @@
 
 use crate::hold::{Hold, Shared};
 use crate::{Instant, Metrics};
-use requeue_core::{Accepted, Asking, Core, Delay, Refused, Trigger};
+use requeue_core::{Accepted, Asking, Core, Delay, Limit, Refused, Trigger, TriggerOptions};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -44,55 +44,91 @@ impl Turn<'_> {
 
 impl<K: Eq, V> Shared<K, V> {
     /// Tries a trigger once, in its `turn` if it may wait for room. Its delay counts from `reading`, or from now.
+    #[inline]
     pub(crate) fn try_trigger(
         &self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
+        options: &TriggerOptions,
         reading: Option<Instant>,
         turn: Option<&mut Turn<'_>>,
     ) -> Result<Accepted, Refused> {
-        self.try_trigger_and(trigger, hash, reading, turn, |_, _| ())
+        self.try_trigger_and(trigger, hash, options, reading, turn, |_, _| ())
     }
 
     /// Like [`try_trigger`](Self::try_trigger), and calls `then` in the hold if the trigger is accepted.
+    #[inline]
     pub(crate) fn try_trigger_and(
         &self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
+        options: &TriggerOptions,
         reading: Option<Instant>,
+        turn: Option<&mut Turn<'_>>,
+        then: impl FnOnce(&mut Core<K, V>, &Accepted),
+    ) -> Result<Accepted, Refused> {
+        if options.is_immediate() {
+            let call = |core: &mut Core<K, V>| core.trigger(trigger, hash, options, &Limit::NONE);
+            return self.in_turn(hash, reading, turn, call, then);
+        }
+        let now = reading.unwrap_or_else(|| self.now());
+        self.try_timed(trigger, hash, options, now, turn, then)
+    }
+
+    /// Calls the state machine in a hold, in the trigger's turn, and then `then` if the trigger is accepted.
+    #[inline(always)] // as `Core::trigger`
+    fn in_turn(
+        &self,
+        hash: u32,
+        reading: Option<Instant>,
+        turn: Option<&mut Turn<'_>>,
+        call: impl FnOnce(&mut Core<K, V>) -> Result<Accepted, Refused>,
+        then: impl FnOnce(&mut Core<K, V>, &Accepted),
+    ) -> Result<Accepted, Refused> {
+        let mut hold = self.hold_to_add(reading);
+        let accepted = match turn {
+            None => call(&mut hold.core),
+            Some(turn) => {
+                let ahead = turn.ahead(&hold);
+                let accepted = hold.core.behind(ahead, call);
+                turn.tried(&mut hold, hash, accepted == Err(Refused::Full));
+                accepted
+            }
+        };
+        if let Ok(accepted) = &accepted {
+            then(&mut hold.core, accepted);
+        }
+        hold.close();
+        accepted
+    }
+
+    /// Tries a trigger with a delay or a debounce. A limiter that decides its delay and keeps its own counts is asked first,
+    /// outside the lock.
+    fn try_timed(
+        &self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        options: &TriggerOptions,
+        now: Instant,
         mut turn: Option<&mut Turn<'_>>,
         then: impl FnOnce(&mut Core<K, V>, &Accepted),
     ) -> Result<Accepted, Refused> {
-        let mut reading = reading.or_else(|| trigger.is_timed().then(|| self.now()));
-        let delayed = trigger.is_delayed();
-        let limited = trigger.limited().filter(|(_, priority, _)| self.keeps_own() && self.takes(*priority));
-        if let Some((policy, _, resets)) = limited {
-            let now = *reading.get_or_insert_with(|| self.now());
-            let (delay, asking) = self.ask_in_turn(trigger, hash, now, resets, turn.as_deref_mut())?;
-            trigger.set_delay(Delay::Asked(delay, policy, asking));
-        }
-        let accepted = self.with_limit(|limit| {
-            let mut hold = self.hold_to_add(reading);
-            let accepted = match turn {
-                None => hold.core.trigger(trigger, hash, limit),
-                Some(turn) => {
-                    let ahead = turn.ahead(&hold);
-                    let accepted = hold.core.behind(ahead, |core| core.trigger(trigger, hash, limit));
-                    turn.tried(&mut hold, hash, accepted == Err(Refused::Full));
-                    accepted
-                }
-            };
-            if let Ok(accepted) = &accepted {
-                then(&mut hold.core, accepted);
+        let asked;
+        let (options, limited) = match options.limited() {
+            Some((policy, resets)) if self.keeps_own() && self.takes(options.priority) => {
+                let (delay, asking) = self.ask_in_turn(trigger, hash, now, resets, turn.as_deref_mut())?;
+                asked = TriggerOptions { delay: Delay::Asked(delay, policy, asking), ..*options };
+                (&asked, false)
             }
-            hold.close();
-            accepted
-        });
-        match (&accepted, limited) {
-            (Ok(_), _) if delayed => self.tell(Metrics::retried),
-            // it may be tried again
-            (Err(_), Some((policy, ..))) => trigger.set_delay(Delay::Limited(policy)),
-            _ => {}
+            limited => (options, limited.is_some()),
+        };
+        let pass = |limit: &Limit<'_>| {
+            let call = |core: &mut Core<K, V>| core.take_in(trigger, hash, options, limit);
+            self.in_turn(hash, Some(now), turn, call, then)
+        };
+        let accepted = if limited { self.with_limit(|limit| pass(&limit)) } else { pass(&Limit::NONE) };
+        if accepted.is_ok() && options.is_delayed() {
+            self.tell(Metrics::retried);
         }
         accepted
     }

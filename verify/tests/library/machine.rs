@@ -1,6 +1,6 @@
 //! Tests of the state machine alone.
 
-use requeue_core::{Config, Core, Delay, Got, How, Instant, Limit, Only, Policy, Trigger};
+use requeue_core::{Config, Core, Delay, Got, How, Instant, Limit, Only, Policy, Trigger, TriggerOptions};
 use std::time::Duration;
 
 /// Maximum number of keys that one settle moves, as documented by the state machine.
@@ -11,7 +11,8 @@ fn waiting(keys: u32) -> Core<u32> {
     core.advance(Instant::ORIGIN);
     for key in 0..keys {
         let delay = Delay::After(Duration::from_nanos(5), Policy::Earliest);
-        let added = core.trigger(&mut Trigger::new(key, None).delay(delay), key, Limit::NONE);
+        let added =
+            core.trigger(&mut Trigger::new(key, None), key, &TriggerOptions::after(delay), &Limit::NONE);
         assert!(added.is_ok());
     }
     core
@@ -64,7 +65,7 @@ fn d8_the_last_instants_of_a_clock_are_instants_like_others() {
 fn b7_one_page_looks_at_a_bounded_number_of_keys() {
     let mut core = Core::<u32>::new(Config::default());
     for key in 0..20_000 {
-        core.trigger(&mut Trigger::new(key, None), key, Limit::NONE).expect("open");
+        core.trigger(&mut Trigger::new(key, None), key, &TriggerOptions::NOW, &Limit::NONE).expect("open");
     }
     let mut lent = Vec::new();
     // nobody holds any: the walk looks at them all, a part a page
@@ -82,7 +83,7 @@ fn b7_one_page_looks_at_a_bounded_number_of_keys() {
 fn b7_one_lock_hold_lifts_a_bounded_number_of_pauses() {
     let mut core = Core::<u32>::new(Config::default());
     for key in 0..10_000 {
-        core.trigger(&mut Trigger::new(key, None), key, Limit::NONE).expect("open");
+        core.trigger(&mut Trigger::new(key, None), key, &TriggerOptions::NOW, &Limit::NONE).expect("open");
         assert!(core.pause_key(&mut Some(key), key));
     }
     core.shut_down();

@@ -117,7 +117,7 @@ impl Known {
     }
 
     /// A key enters the line at this level; returns since when it is ready, by [`clock`](Self::clock).
-    #[inline]
+    #[inline(always)] // as `Core::trigger`
     pub(super) fn enters(&mut self, slot: u32, level: i16, since: Instant) -> Instant {
         if self.priorities {
             let mark = self.marks.entry(slot);

@@ -81,7 +81,7 @@ impl Levels {
     }
 
     /// Lets a key in that becomes ready at this level. Returns its place, for the caller to write down.
-    #[inline]
+    #[inline(always)] // as `Core::trigger`
     pub(crate) fn enter<K>(
         &mut self,
         known: &mut Known,

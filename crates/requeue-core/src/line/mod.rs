@@ -459,9 +459,9 @@ impl<K> Line<K> {
         self.ring.push_unplaced(arena, slot)
     }
 
-    /// Like [`insert_new`](Self::insert_new), into any line but a user's order: a key of this group, with this priority, ready
+    /// Lets a key in that has just become known, into any line but a user's order: of this group, with this priority, ready
     /// now.
-    #[inline]
+    #[inline(always)] // as `Core::trigger`
     pub(crate) fn insert_in_turn(
         &mut self,
         arena: &mut Arena<K>,
@@ -469,16 +469,18 @@ impl<K> Line<K> {
         group: u32,
         now: Instant,
         priority: i16,
-    ) -> Option<u32> {
-        match self.scheduler.as_deref_mut() {
+    ) {
+        let place = match self.scheduler.as_deref_mut() {
             Some(Scheduler { discipline: Discipline::Levels(levels), known, .. }) => {
-                Some(levels.enter(known, arena, slot, now, priority))
+                levels.enter(known, arena, slot, now, priority)
             }
             Some(Scheduler { discipline: Discipline::Fair(fair), known, .. }) => {
-                fair.insert_new(known, slot, group, now, priority)
+                let Some(place) = fair.insert_new(known, slot, group, now, priority) else { return };
+                place
             }
-            _ => Some(self.ring.push_unplaced(arena, slot)),
-        }
+            _ => self.ring.push_unplaced(arena, slot),
+        };
+        arena.set_place(slot, place);
     }
 
     /// The chunk in which a new key of this priority gets its slot, in a line with priorities and without groups.

@@ -67,7 +67,7 @@ impl<K, V> Core<K, V> {
     /// The delay of a limiter whose count the queue keeps, for a key with these failures, and the record to
     /// make.
     #[inline]
-    pub(super) fn ask_limit(&self, failures: u32, limit: Limit<'_>) -> (Duration, Option<Failed>) {
+    pub(super) fn ask_limit(&self, failures: u32, limit: &Limit<'_>) -> (Duration, Option<Failed>) {
         let now = self.now;
         let delay = (limit.delay)(failures, now);
         let expire_after = limit.expire_after.or(self.expire_after);
@@ -88,14 +88,15 @@ impl<K, V> Core<K, V> {
 
     /// Checks two other records before a record may be made, so that unused ones are freed faster than new
     /// ones are made. Must not be called while the current key is half changed.
-    pub(super) fn expire_some(&mut self, limit: Limit<'_>) {
+    #[inline]
+    pub(super) fn expire_some(&mut self, limit: &Limit<'_>) {
         if limit.counts && limit.expire_after.or(self.expire_after).is_some() {
             self.expire_one_record();
             self.expire_one_record();
         }
     }
 
-    pub(super) fn count_failure(&mut self, slot: u32, limit: Limit<'_>) -> Duration {
+    pub(super) fn count_failure(&mut self, slot: u32, limit: &Limit<'_>) -> Duration {
         let failures = if limit.counts { self.failures(slot) } else { 0 };
         let (delay, failed) = self.ask_limit(failures, limit);
         self.record(slot, failed);

@@ -55,6 +55,6 @@ pub use self::answers::{
 pub use self::awaiters::{Awaiter, RunAnswer};
 pub use self::options::{
     Asking, Bound, Config, Debounce, Delay, How, InBackoff, Limit, Merge, Policy, Restored, RetryDelay,
-    Trigger, WaitingKeys,
+    Trigger, TriggerOptions, WaitingKeys,
 };
 pub use self::state::Core;

@@ -6,112 +6,25 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-/// A trigger passed to [`Core::trigger`](super::Core::trigger), with all its options. The call takes out of it what it keeps. The rest belongs to the caller, to
-/// be dropped outside the lock, even if user code panicked.
+/// The key and the payload of a trigger. The call takes out of it what it keeps. The rest belongs to the caller, to be dropped
+/// outside the lock, even if user code panicked.
 #[derive(Debug)]
 pub struct Trigger<K, V = ()> {
     pub(super) key: Option<K>,
     pub(super) value: Option<V>,
-    pub(super) priority: i16,
-    pub(super) delay: Delay,
-    pub(super) in_backoff: Option<InBackoff>,
-    pub(super) debounce: Option<Debounce>,
-    pub(super) absorbs: bool,
 }
 
 impl<K, V> Trigger<K, V> {
-    /// An immediate trigger of a key, with or without a payload.
+    /// A trigger of a key, with or without a payload.
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
-        let (key, delay) = (Some(key), Delay::Now);
-        Self { key, value, priority: 0, delay, in_backoff: None, debounce: None, absorbs: false }
-    }
-
-    /// Sets the priority: higher ones go first, and the default is 0.
-    #[inline]
-    #[must_use]
-    pub fn priority(self, priority: i16) -> Self {
-        Self { priority, ..self }
-    }
-
-    /// Sets the delay.
-    #[inline]
-    #[must_use]
-    pub fn delay(self, delay: Delay) -> Self {
-        Self { delay, ..self }
-    }
-
-    /// Sets its effect on a back-off; without it the queue's setting applies.
-    #[inline]
-    #[must_use]
-    pub fn in_backoff(self, in_backoff: Option<InBackoff>) -> Self {
-        Self { in_backoff, ..self }
-    }
-
-    /// Sets the debounce of an immediate trigger; without it the queue's setting applies.
-    #[inline]
-    #[must_use]
-    pub fn debounce(self, debounce: Option<Debounce>) -> Self {
-        Self { debounce, ..self }
-    }
-
-    /// Lets the run that it asks for stand for that of the key's timer too (rule D6's `timers absorbed`, for one
-    /// trigger).
-    #[must_use]
-    pub fn absorbing(self) -> Self {
-        Self { absorbs: true, ..self }
+        Self { key: Some(key), value }
     }
 
     /// The key, until the queue has taken it.
     #[inline]
     pub fn key(&self) -> Option<&K> {
         self.key.as_ref()
-    }
-
-    /// The policy of its timer, its priority, and whether it resets, if a limiter decides its delay.
-    #[inline]
-    pub fn limited(&self) -> Option<(Policy, i16, bool)> {
-        match self.delay {
-            Delay::Limited(policy) => {
-                Some((policy, self.priority, self.in_backoff == Some(InBackoff::Reset)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether it has a delay, be it zero.
-    #[inline]
-    pub fn is_delayed(&self) -> bool {
-        !matches!(self.delay, Delay::Now)
-    }
-
-    /// Whether the limiter that decides its delay was asked.
-    #[inline]
-    pub fn is_asked(&self) -> bool {
-        matches!(self.delay, Delay::Asked(..))
-    }
-
-    /// Changes the delay.
-    #[inline]
-    pub fn set_delay(&mut self, delay: Delay) {
-        self.delay = delay;
-    }
-
-    /// Whether it reads the clock: it has a delay or a debounce of its own.
-    #[inline]
-    pub fn is_timed(&self) -> bool {
-        self.is_delayed() || self.debounce.is_some()
-    }
-
-    /// Whether it is for more than an immediate run.
-    #[inline]
-    #[must_use]
-    pub fn has_options(&self) -> bool {
-        self.value.is_some()
-            || self.priority != 0
-            || self.is_timed()
-            || self.in_backoff.is_some()
-            || self.absorbs
     }
 
     /// Takes out what the queue did not take: key and payload of a refused trigger, or a key that the queue
@@ -126,6 +39,64 @@ impl<K, V> Trigger<K, V> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.key.is_none() && self.value.is_none()
+    }
+}
+
+/// The options of a trigger. Calls get them by reference, so that none is copied on the way.
+#[derive(Clone, Copy, Debug)]
+pub struct TriggerOptions {
+    /// When the key is to run.
+    pub delay: Delay,
+    /// The priority: higher ones go first.
+    pub priority: i16,
+    /// The effect on a back-off; without it the queue's setting applies.
+    pub in_backoff: Option<InBackoff>,
+    /// The debounce of an immediate trigger; without it the queue's setting applies.
+    pub debounce: Option<Debounce>,
+    /// The run that it asks for stands for that of the key's timer too (rule D6's `timers absorbed`, for one trigger).
+    pub absorbs: bool,
+}
+
+impl TriggerOptions {
+    /// An immediate trigger without options.
+    pub const NOW: Self =
+        Self { delay: Delay::Now, priority: 0, in_backoff: None, debounce: None, absorbs: false };
+
+    /// A trigger with this delay, and no other option.
+    #[inline]
+    #[must_use]
+    pub fn after(delay: Delay) -> Self {
+        Self { delay, ..Self::NOW }
+    }
+
+    /// The policy of its timer, and whether it resets, if a limiter is to decide its delay.
+    #[inline]
+    #[must_use]
+    pub fn limited(&self) -> Option<(Policy, bool)> {
+        match self.delay {
+            Delay::Limited(policy) => Some((policy, self.in_backoff == Some(InBackoff::Reset))),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a delay, be it zero.
+    #[inline]
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        !matches!(self.delay, Delay::Now)
+    }
+
+    /// Whether it has neither a delay nor a debounce of its own: it reads no clock.
+    #[inline]
+    #[must_use]
+    pub fn is_immediate(&self) -> bool {
+        matches!(self.delay, Delay::Now) && self.debounce.is_none()
+    }
+
+    /// Whether it has no option at all.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_immediate() && self.priority == 0 && self.in_backoff.is_none() && !self.absorbs
     }
 }
 
@@ -145,6 +116,15 @@ pub enum Delay {
 }
 
 impl Delay {
+    /// Whether the trigger has none, or one of zero.
+    pub(super) fn is_none(&self) -> bool {
+        match self {
+            Self::Now => true,
+            Self::After(delay, _) => delay.is_zero(),
+            Self::At(..) | Self::Limited(_) | Self::Asked(..) => false,
+        }
+    }
+
     /// Whether it is immediate, and no limiter decides.
     pub(super) fn is_now(&self, now: Instant) -> bool {
         match self {
@@ -152,6 +132,20 @@ impl Delay {
             Self::After(delay, _) => delay.is_zero(),
             Self::At(at, _) => *at <= now,
             Self::Limited(_) | Self::Asked(..) => false,
+        }
+    }
+
+    /// Sets the effect on a timer that the key has. An immediate trigger sets no timer.
+    #[inline]
+    pub fn set_policy(&mut self, to: Policy) {
+        match self {
+            Self::Now => {}
+            Self::After(_, policy)
+            | Self::At(_, policy)
+            | Self::Limited(policy)
+            | Self::Asked(_, policy, _) => {
+                *policy = to;
+            }
         }
     }
 
@@ -192,7 +186,7 @@ pub struct Limit<'a> {
 
 impl Limit<'_> {
     /// No limiter: for calls whose delay none decides.
-    pub const NONE: Self = Self { delay: &no_delay, counts: false, expire_after: None };
+    pub const NONE: Limit<'static> = Limit { delay: &no_delay, counts: false, expire_after: None };
 }
 
 fn no_delay(_: u32, _: Instant) -> Duration {
@@ -294,6 +288,8 @@ pub struct Restored {
     pub attempt: u32,
     /// When its timer is due; without one it is ready.
     pub due: Option<Instant>,
+    /// The priority of its next run.
+    pub priority: i16,
 }
 
 /// How a run ends.

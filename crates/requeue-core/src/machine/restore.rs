@@ -2,7 +2,7 @@
 
 use super::answers::{Accepted, Added, Refused};
 use super::flags::{BACKOFF, HELD, READY};
-use super::options::{Delay, InBackoff, Limit, Policy, Restored, Trigger};
+use super::options::{Delay, InBackoff, Limit, Policy, Restored, Trigger, TriggerOptions};
 use super::state::Core;
 use crate::Instant;
 
@@ -24,10 +24,12 @@ impl<K: Eq, V> Core<K, V> {
         trigger: &mut Trigger<K, V>,
         hash: u32,
         known: Restored,
-        limit: Limit<'_>,
+        limit: &Limit<'_>,
     ) -> Result<Accepted, Refused> {
         self.admits_outside()?;
-        self.knows_priorities(trigger)?;
+        let delay = known.due.map_or(Delay::Now, |due| Delay::At(due, Policy::Earliest));
+        let options = &TriggerOptions { priority: known.priority, ..TriggerOptions::after(delay) };
+        self.knows_priorities(options)?;
         let drops = self.room_for_trigger(trigger, hash)?;
         self.expire_some(limit);
         let (slot, new) = self.find_or_know(&mut trigger.key, hash);
@@ -38,8 +40,7 @@ impl<K: Eq, V> Core<K, V> {
             self.fire_if_due(slot);
         }
         let idle = self.arena.flags(slot) & (READY | HELD) == 0 && self.timers.due(slot).is_none();
-        trigger.delay = known.due.map_or(Delay::Now, |due| Delay::At(due, Policy::Earliest));
-        let accepted = self.apply(slot, trigger, limit, InBackoff::Run, new);
+        let accepted = self.apply(slot, trigger, options, limit, InBackoff::Run, new);
         if limit.counts && known.failures > self.failures(slot) {
             let from = known.due.map_or(self.now, |due| due.max(self.now));
             let after = limit.expire_after.or(self.expire_after);

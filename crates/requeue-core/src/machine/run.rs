@@ -14,7 +14,7 @@ use crate::slots::Slots;
 use core::borrow::Borrow;
 use core::time::Duration;
 
-/// Number of keys up to which nothing is prefetched: all is then in the cache.
+/// Number of keys up to which nothing is prefetched in a plain line: all is then in the cache.
 const AT_HAND: usize = 1_024;
 
 /// Does nothing: for callers without a filter.
@@ -31,14 +31,14 @@ impl<K, V> Core<K, V> {
     #[inline(always)]
     pub fn get_and(&mut self, withdraw: impl FnOnce(&K, u32)) -> Got<K, V> {
         // not `pop`: two ends in one branch here keep what it returns out of memory (5 instructions)
-        let at = if self.line.is_plain() {
+        let (at, few) = if self.line.is_plain() {
             let Some(slot) = self.line.pop_plain() else { return self.no_key() };
-            slot.into()
+            (slot.into(), AT_HAND)
         } else {
             let Some(at) = self.line.pop_in_turn(&mut self.arena, self.now) else { return self.no_key() };
-            at
+            (at, NEAR)
         };
-        self.prefetch_next();
+        self.prefetch_next(few);
         Got::Item(self.hand_out(at, withdraw))
     }
 
@@ -69,7 +69,7 @@ impl<K, V> Core<K, V> {
         for taken in 0..most {
             let Some(at) = self.line.pop(&mut self.arena, self.now) else { return taken };
             if far {
-                self.prefetch_next();
+                self.prefetch_next(if self.line.is_plain() { AT_HAND } else { NEAR });
             }
             each(self.hand_out(at, &mut withdraw));
         }
@@ -85,22 +85,17 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Prefetches the memory that the next keys' runs will touch, if there are enough keys.
+    /// Prefetches the memory that the next keys' runs will touch, if there are more keys than `few`.
     #[inline(always)]
-    fn prefetch_next(&mut self) {
-        if self.ready > SLOT_AHEAD && self.arena.len() > AT_HAND {
+    fn prefetch_next(&mut self, few: usize) {
+        if self.ready > SLOT_AHEAD && self.arena.len() > few {
             self.prefetch_further();
         }
     }
 
     /// Prefetches the next keys' slots, and for the nearer ones their places in the table.
     fn prefetch_further(&mut self) {
-        let Some(ahead) = self.line.ahead() else {
-            if self.arena.len() > NEAR {
-                self.prefetch_in_turns();
-            }
-            return;
-        };
+        let Some(ahead) = self.line.ahead() else { return self.prefetch_in_turns() };
         if let Some(slot) = ahead.get(SLOT_AHEAD) {
             self.arena.prefetch(*slot);
         }
@@ -109,6 +104,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
+    #[inline(never)] // its registers cost a plain get 13 instructions
     fn prefetch_in_turns(&mut self) {
         let (later, sooner) = self.line.ahead_in_turns();
         self.arena.prefetch(later);
@@ -177,15 +173,15 @@ impl<K, V> Core<K, V> {
     /// If the run belongs to another queue.
     #[inline(always)]
     pub fn finish(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
-        let group = run.as_ref()?.key.group();
-        let flags = if group.is_some() { HELD | GROUPED } else { HELD };
+        let at = run.as_ref()?.key.at();
+        let flags = if at.is_in_group() { HELD | GROUPED } else { HELD };
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, flags)?;
         self.held -= 1;
         self.runs_done += 1;
         // before the pages that these are in may go
         let worked = self.times.as_mut().map(|times| times.ended(removed.slot, self.now));
-        if group.is_some() {
-            return Some((self.forget_in_group(removed, group), worked));
+        if at.is_in_group() {
+            return Some((self.forget_in_group(removed, at.group()), worked));
         }
         Some((self.forget_slot(removed), worked))
     }
@@ -377,7 +373,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
         if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
-            self.expire_some(limit);
+            self.expire_some(&limit);
         }
         if let How::Again(_) | How::Retry(_) = how {
             self.fire_if_due(slot);
@@ -500,9 +496,9 @@ impl<K, V> Core<K, V> {
     /// The delay of the failed key; `None` if a shutdown dropped the retry while its limiter was asked.
     fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
-            RetryDelay::Limited(limit) => Some(self.count_failure(slot, limit)),
+            RetryDelay::Limited(limit) => Some(self.count_failure(slot, &limit)),
             RetryDelay::Instead(limit, delay) => {
-                self.count_failure(slot, limit);
+                self.count_failure(slot, &limit);
                 Some(delay)
             }
             RetryDelay::Asked(delay, asking) => {

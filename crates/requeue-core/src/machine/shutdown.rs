@@ -32,12 +32,19 @@ impl<K, V> Core<K, V> {
         self.pending_work & MORE == 0
     }
 
+    /// Whether nothing but timers and shutdowns makes the time matter: neither a rate nor what [needs every
+    /// reading](Self::needs_every_reading).
+    #[must_use]
+    pub fn has_timers_alone(&self) -> bool {
+        !self.line.is_rated() && !self.needs_every_reading()
+    }
+
     /// The soonest timer, if timers alone make the time matter and nothing else is to be done before a look.
     #[inline]
     #[must_use]
     pub fn timers_alone(&self) -> Option<Instant> {
         const MORE: u32 = pending_work::SUSPECT | pending_work::ENDING | pending_work::GROUPS;
-        if self.pending_work & MORE != 0 || self.line.is_rated() || self.needs_every_reading() {
+        if self.pending_work & MORE != 0 || !self.has_timers_alone() {
             return None;
         }
         self.timers.soonest()
@@ -182,6 +189,7 @@ impl<K, V> Core<K, V> {
     fn set_phase(&mut self, phase: Phase) {
         self.phase = phase;
         self.fast_add = false;
+        self.enters_ready = false;
     }
 
     /// Refuses all triggers, drops the timers and releases every drain. Call

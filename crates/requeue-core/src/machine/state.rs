@@ -126,6 +126,8 @@ pub struct Core<K, V = ()> {
     /// A new key that is added for now goes to the back of the line, if it [enters at once](Self::enters_at_once): the queue
     /// is open, and has no priorities, no groups and no order of the user's own.
     pub(super) fast_add: bool,
+    /// The queue is open, and has no order of the user's own: a new key of an immediate trigger enters its line at once.
+    pub(super) enters_ready: bool,
     /// Triggers of this queue also need a back-off policy, a debounce or a check for room.
     pub(super) add_needs_checks: bool,
 
@@ -222,6 +224,7 @@ impl<K, V> Core<K, V> {
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             fast_add: !line.wants_more(),
+            enters_ready: !line.is_custom(),
             add_needs_checks,
             debounce,
             open: Windows::new(),
@@ -352,7 +355,6 @@ impl<K, V> Core<K, V> {
     }
 
     /// The slot of the key that `is_it` accepts among those with this hash.
-    #[inline]
     pub(super) fn find<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<u32>
     where
         K: core::borrow::Borrow<Q>,
@@ -489,16 +491,21 @@ impl<K, V> Core<K, V> {
     }
 
     /// Merges a payload into the key's slot. If `merge` panics the slot keeps what it left.
+    #[inline]
     pub(super) fn merge_in(&mut self, slot: u32, value: Option<V>) {
         if let Some(newer) = value {
-            self.note(slot);
-            let place = self.values.entry(slot);
-            match (place.as_mut(), &self.merge) {
-                (Some(older), Some(merge)) => merge(older, newer),
-                _ => {
-                    if let Some(replaced) = place.replace(newer) {
-                        self.discard(None, Some(replaced));
-                    }
+            self.merge_newer(slot, newer);
+        }
+    }
+
+    fn merge_newer(&mut self, slot: u32, newer: V) {
+        self.note(slot);
+        let place = self.values.entry(slot);
+        match (place.as_mut(), &self.merge) {
+            (Some(older), Some(merge)) => merge(older, newer),
+            _ => {
+                if let Some(replaced) = place.replace(newer) {
+                    self.discard(None, Some(replaced));
                 }
             }
         }

@@ -1,17 +1,17 @@
 //! Triggers from outside: the fast add, and everything else.
 //!
 //! ```text
-//!   add_now   a plain line: nothing else to be done
-//!   trigger   admitted? ─► room? ─► the key's slot, entered if it is new ─► apply, by debounce or by delay
+//!   trigger ─► add_now         immediate, a plain line, no options: nothing else to be done
+//!      ├─────► ready_or_find   immediate, any line but a user's order: a new key is ready as it is entered
+//!      └─────► take_in         admitted? ─► room? ─► the key's slot, entered if it is new ─► apply, by debounce or by delay
 //! ```
 
 use super::answers::{Accepted, Added, Refused};
 use super::backoff::BackoffChange;
 use super::flags::{BACKOFF, GROUPED, HELD, READY, TIMER_RESPECTS};
-use super::options::{Asking, Delay, InBackoff, Limit, Policy, Trigger};
+use super::options::{Asking, Debounce, Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use super::state::{Core, NEAR, Phase};
 use super::timer::TimerPlan;
-use crate::Instant;
 use crate::arena::Arena;
 use crate::line::{Line, Ticket};
 use crate::slots::{Insert, Slots};
@@ -26,6 +26,8 @@ struct Insertion<'a, K> {
     key: &'a mut Option<K>,
     hash: u32,
     how: InsertAs,
+    /// The group of a key that was entered [`InGroup`](InsertAs::InGroup).
+    group: u32,
 }
 
 /// How a key that is not found is entered.
@@ -35,8 +37,10 @@ enum InsertAs {
     Unready,
     /// Ready, at the back of a line without priorities and groups.
     Plain,
-    /// Ready at this time, with this priority. Its group is given if it was asked for already.
-    InTurn(Instant, i16, Option<u32>),
+    /// Ready, with this priority. The caller puts it in line.
+    AtLevel(i16),
+    /// Ready, in its group, which is given if it was asked for already. The caller puts it in line.
+    InGroup(Option<u32>),
 }
 
 impl<K: Eq> Insert for Insertion<'_, K> {
@@ -47,29 +51,28 @@ impl<K: Eq> Insert for Insertion<'_, K> {
 
     #[inline(always)]
     fn enter(&mut self) -> u32 {
-        // users' code: if it panics nothing has changed
-        let group = match (self.how, &self.key) {
-            (InsertAs::InTurn(.., Some(group)), _) => group,
-            (InsertAs::InTurn(.., None), Some(key)) => self.line.name_group(key),
-            _ => 0,
+        let (flags, home) = match self.how {
+            InsertAs::Unready => (0, None),
+            InsertAs::AtLevel(priority) if self.arena.len() > NEAR => (READY, self.line.home_of(priority)),
+            InsertAs::Plain | InsertAs::AtLevel(_) => (READY, None),
+            InsertAs::InGroup(named) => {
+                // users' code: if it panics nothing has changed
+                self.group = match (named, &self.key) {
+                    (None, Some(key)) => self.line.name_group(key),
+                    (named, _) => named.unwrap_or(0),
+                };
+                (READY | GROUPED, None)
+            }
         };
         let Some(key) = self.key.take() else { unreachable!("a trigger is handed in once") };
-        let home = match self.how {
-            InsertAs::InTurn(_, priority, _) if self.arena.len() > NEAR => self.line.home_of(priority),
-            _ => None,
-        };
         let vacant = match home {
             Some(chunk) => self.arena.next_slot_in(chunk),
             None => self.arena.next_slot(),
         };
         let slot = vacant.no();
-        let (flags, place) = match self.how {
-            InsertAs::Unready => (0, None),
-            InsertAs::Plain => (READY, Some(self.line.insert_new(self.arena, slot))),
-            InsertAs::InTurn(now, priority, _) => {
-                let place = self.line.insert_in_turn(self.arena, slot, group, now, priority);
-                (if self.line.has_groups() { GROUPED | READY } else { READY }, place)
-            }
+        let place = match self.how {
+            InsertAs::Plain => Some(self.line.insert_new(self.arena, slot)),
+            InsertAs::Unready | InsertAs::AtLevel(_) | InsertAs::InGroup(_) => None,
         };
         self.arena.fill(vacant, key, self.hash, flags, place);
         slot
@@ -88,36 +91,36 @@ impl<K> Slots for Insertion<'_, K> {
 }
 
 impl<K: Eq, V> Core<K, V> {
-    /// The fast add: an immediate trigger without options, on a queue whose line is plain. Otherwise `None`: nothing has
-    /// changed, and the caller calls [`trigger`](Self::trigger). The answer fits into registers.
+    /// The fast add: an immediate trigger without options, on a queue whose line is plain. On any other queue `None`: nothing
+    /// has changed, and the caller calls [`trigger`](Self::trigger). The answer fits into registers.
     ///
     /// # Panics
     ///
     /// Like `trigger`.
     #[inline(always)]
     pub fn add_now(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Option<(Added, Ticket)> {
-        debug_assert!(!trigger.has_options(), "they are for `trigger`");
         if !self.fast_add || self.add_needs_checks && !self.makes_ready(self.in_backoff) {
             return None;
         }
+        debug_assert!(trigger.value.is_none(), "it is for `trigger`");
         // once the key is found or entered, no code of users' runs
-        match self.find_or_enter(&mut trigger.key, hash, InsertAs::Plain) {
+        match self.find_or_enter(&mut trigger.key, hash, InsertAs::Plain).0 {
             Found::New(slot) => {
-                self.is_ready(slot);
+                self.is_ready(slot, 0);
                 Some((Added::Ready, Ticket(slot)))
             }
             Found::Known(slot) if self.in_backoff == InBackoff::Run => {
                 Some((self.make_pending(slot, &mut None, 0), Ticket(slot)))
             }
             Found::Known(slot) => {
-                let accepted = self.apply(slot, trigger, Limit::NONE, self.in_backoff, false);
+                let options = &TriggerOptions::NOW;
+                let accepted = self.apply(slot, trigger, options, &Limit::NONE, self.in_backoff, false);
                 Some((accepted.added, Ticket(slot)))
             }
         }
     }
 
-    /// Adds a trigger from outside, with all that it asks for. `limit` is the queue's limiter, for a trigger whose delay
-    /// it decides.
+    /// Adds a trigger from outside, with its options. `limit` is the queue's limiter, for a trigger whose delay it decides.
     ///
     /// # Errors
     ///
@@ -127,26 +130,66 @@ impl<K: Eq, V> Core<K, V> {
     ///
     /// If user code panics (`Eq`, merge, a group's function, a user's order), and then the trigger is not accepted; or if
     /// `trigger` was passed in before.
+    #[inline(always)] // a call of it costs a trigger with a priority or a group 40 instructions of 350
     pub fn trigger(
         &mut self,
         trigger: &mut Trigger<K, V>,
         hash: u32,
-        limit: Limit<'_>,
+        options: &TriggerOptions,
+        limit: &Limit<'_>,
     ) -> Result<Accepted, Refused> {
-        self.knows_priorities(trigger)?;
-        if !self.admits(trigger)? {
-            return Ok(self.list_late(trigger, hash));
+        if self.fast_add && options.is_plain() && trigger.value.is_none() {
+            if let Some((added, ticket)) = self.add_now(trigger, hash) {
+                return Ok(Accepted { added, delay: Duration::ZERO, ticket });
+            }
         }
-        let is_limited = trigger.delay.is_limited();
+        let in_backoff = options.in_backoff.unwrap_or(self.in_backoff);
+        if self.enters_ready && options.is_immediate() && self.makes_ready(in_backoff) {
+            self.knows_priorities(options)?;
+            return Ok(self.ready_or_find(trigger, hash, options, in_backoff));
+        }
+        self.take_in(trigger, hash, options, limit)
+    }
+
+    /// [`trigger`](Self::trigger), for one that mostly has a delay.
+    ///
+    /// # Errors
+    ///
+    /// Like `trigger`.
+    ///
+    /// # Panics
+    ///
+    /// Like `trigger`.
+    #[inline(never)]
+    pub fn take_in(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        options: &TriggerOptions,
+        limit: &Limit<'_>,
+    ) -> Result<Accepted, Refused> {
+        self.knows_priorities(options)?;
+        let at_once;
+        let mut options = options;
+        if let Delay::Asked(.., asking) = options.delay {
+            // it was admitted before its limiter was asked
+            if !self.unask(asking) {
+                return Ok(self.list_late(trigger, hash, options));
+            }
+            if self.phase == Phase::ShutDown {
+                // a drain that runs waiting keys now has begun meanwhile
+                at_once = TriggerOptions { delay: Delay::Now, ..*options };
+                options = &at_once;
+            }
+        } else {
+            self.admits_outside()?;
+        }
+        let is_limited = options.delay.is_limited();
         // a trigger through the limiter makes the back-off, and does not disturb it
         let by_default = if is_limited { InBackoff::Run } else { self.in_backoff };
-        let in_backoff = trigger.in_backoff.unwrap_or(by_default);
-        let debounce = trigger.debounce.or(self.debounce);
-        let debounce = debounce.filter(|on| on.is_on() && trigger.delay.is_now(self.now));
-        let is_plain = matches!(trigger.delay, Delay::Now) && debounce.is_none();
-        if is_plain && !self.line.is_custom() && self.makes_ready(in_backoff) {
-            return Ok(self.ready_or_find(trigger, hash, in_backoff));
-        }
+        let in_backoff = options.in_backoff.unwrap_or(by_default);
+        let debounces = options.debounce.is_some() || self.debounce.is_some();
+        let debounce = if debounces { self.debounce_of(options) } else { None };
         let drops = self.room_for_trigger(trigger, hash)?;
         if is_limited {
             self.expire_some(limit);
@@ -158,37 +201,52 @@ impl<K: Eq, V> Core<K, V> {
         // a limiter that was asked has forgotten before
         let resets = !new && !is_limited && self.resets(slot, in_backoff);
         let accepted = match debounce {
-            Some(debounce) => self.debounce(slot, trigger, in_backoff, debounce, new),
-            None => self.apply(slot, trigger, limit, in_backoff, new),
+            Some(debounce) => {
+                self.debounce(slot, &mut trigger.value, options.priority, in_backoff, debounce, new)
+            }
+            None => self.apply(slot, trigger, options, limit, in_backoff, new),
         };
         if resets {
             self.forget_elsewhere(&mut trigger.key);
         }
-        if trigger.absorbs {
+        if options.absorbs {
             self.absorb_timer(slot);
         }
         self.has_entered(hash, drops);
         Ok(accepted)
     }
 
-    /// Adds an admitted immediate trigger. If its key is new it becomes ready as it is entered, and no user code is called
+    /// The debounce of a trigger, its own or the queue's, if that is on and the trigger is immediate.
+    fn debounce_of(&self, options: &TriggerOptions) -> Option<Debounce> {
+        let debounce = options.debounce.or(self.debounce);
+        debounce.filter(|on| on.is_on() && options.delay.is_now(self.now))
+    }
+
+    /// Adds an immediate trigger. If its key is new it becomes ready as it is entered, and no user code but merge is called
     /// for it after that.
-    fn ready_or_find(&mut self, trigger: &mut Trigger<K, V>, hash: u32, in_backoff: InBackoff) -> Accepted {
-        let Trigger { key, priority, .. } = trigger;
-        let group = match (self.line.fair_mut(), &key) {
+    #[inline(always)] // as `trigger`
+    fn ready_or_find(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        options: &TriggerOptions,
+        in_backoff: InBackoff,
+    ) -> Accepted {
+        let (Trigger { key, .. }, priority) = (&mut *trigger, options.priority);
+        let how = match (self.line.fair_mut(), &key) {
             (Some((fair, _)), Some(key)) if self.arena.len() > NEAR => {
                 // its group is looked for while the table's line comes, and not after that
                 self.table.prefetch(hash);
-                fair.prefetch_group(key)
+                InsertAs::InGroup(fair.prefetch_group(key))
             }
-            _ => None,
+            (Some(_), _) => InsertAs::InGroup(None),
+            (None, _) => InsertAs::AtLevel(priority),
         };
-        match self.find_or_enter(key, hash, InsertAs::InTurn(self.now, *priority, group)) {
+        let (found, group) = self.find_or_enter(key, hash, how);
+        match found {
             Found::New(slot) => {
-                self.is_ready(slot);
-                if self.times.is_some() {
-                    self.line.count_new(*priority);
-                }
+                self.line.insert_in_turn(&mut self.arena, slot, group, self.now, priority);
+                self.is_ready(slot, priority);
                 self.merge_in(slot, trigger.value.take());
                 Accepted { added: Added::Ready, delay: Duration::ZERO, ticket: Ticket(slot) }
             }
@@ -198,12 +256,12 @@ impl<K: Eq, V> Core<K, V> {
                 }
                 let accepted = match in_backoff {
                     InBackoff::Run => {
-                        let added = self.make_pending(slot, &mut trigger.value, trigger.priority);
+                        let added = self.make_pending(slot, &mut trigger.value, priority);
                         Accepted { added, delay: Duration::ZERO, ticket: Ticket(slot) }
                     }
-                    in_backoff => self.apply(slot, trigger, Limit::NONE, in_backoff, false),
+                    in_backoff => self.apply(slot, trigger, options, &Limit::NONE, in_backoff, false),
                 };
-                if trigger.absorbs {
+                if options.absorbs {
                     self.absorb_timer(slot);
                 }
                 accepted
@@ -239,28 +297,14 @@ impl<K: Eq, V> Core<K, V> {
     }
 
     /// Refuses a trigger with a priority on a queue without priorities.
-    pub(super) fn knows_priorities(&mut self, trigger: &Trigger<K, V>) -> Result<(), Refused> {
-        if trigger.priority == 0 || self.line.has_priorities() {
+    pub(super) fn knows_priorities(&mut self, options: &TriggerOptions) -> Result<(), Refused> {
+        if options.priority == 0 || self.line.has_priorities() {
             return Ok(());
         }
-        if let Delay::Asked(.., asking) = trigger.delay {
+        if let Delay::Asked(.., asking) = options.delay {
             self.unask(asking);
         }
         Err(Refused::NoPriorities)
-    }
-
-    /// Whether the trigger is admitted. False if a shutdown dropped it while its limiter was asked: it was admitted before
-    /// that.
-    fn admits(&mut self, trigger: &mut Trigger<K, V>) -> Result<bool, Refused> {
-        let Delay::Asked(.., asking) = trigger.delay else {
-            return self.admits_outside().map(|()| true);
-        };
-        let live = self.unask(asking);
-        if live && self.phase == Phase::ShutDown {
-            // a drain that runs waiting keys now has begun meanwhile
-            trigger.delay = Delay::Now;
-        }
-        Ok(live)
     }
 
     /// Like [`room_for`](Self::room_for), for the key of a trigger.
@@ -277,7 +321,7 @@ impl<K: Eq, V> Core<K, V> {
 
     /// The slot of a key, which becomes known if it is unknown, and whether it was new.
     pub(super) fn find_or_know(&mut self, key: &mut Option<K>, hash: u32) -> (u32, bool) {
-        match self.find_or_enter(key, hash, InsertAs::Unready) {
+        match self.find_or_enter(key, hash, InsertAs::Unready).0 {
             Found::Known(slot) => (slot, false),
             Found::New(slot) => {
                 self.know(slot);
@@ -286,15 +330,23 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// The slot of a key, which is entered if it is unknown.
+    /// The slot of a key, which is entered if it is unknown, and then its group, if it has one.
     #[inline(always)]
-    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, how: InsertAs) -> Found {
+    fn find_or_enter(&mut self, key: &mut Option<K>, hash: u32, how: InsertAs) -> (Found, u32) {
         let Self { table, arena, line, .. } = self;
-        let insertion = &mut Insertion { arena, line, key, hash, how };
-        match table.find_or_enter(insertion, hash) {
-            Some(found) => found,
-            None => table.find_or_enter_further(insertion, hash),
+        let mut insertion = Insertion { arena, line, key, hash, how, group: 0 };
+        match table.find_or_enter(&mut insertion, hash) {
+            Some(found) => (found, insertion.group),
+            None => self.find_or_enter_further(key, hash, how),
         }
+    }
+
+    /// Slow path of [`find_or_enter`](Self::find_or_enter), whose insertion stays in registers that way.
+    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, how: InsertAs) -> (Found, u32) {
+        let Self { table, arena, line, .. } = self;
+        let mut insertion = Insertion { arena, line, key, hash, how, group: 0 };
+        let found = table.find_or_enter_further(&mut insertion, hash);
+        (found, insertion.group)
     }
 
     /// Applies a trigger to the key in this slot, which it has made known if it is `new`. User code (merge, a user's
@@ -303,18 +355,14 @@ impl<K: Eq, V> Core<K, V> {
         &mut self,
         slot: u32,
         trigger: &mut Trigger<K, V>,
-        limit: Limit<'_>,
+        options: &TriggerOptions,
+        limit: &Limit<'_>,
         in_backoff: InBackoff,
         new: bool,
     ) -> Accepted {
-        let Trigger { value, priority, delay, .. } = trigger;
+        let (value, TriggerOptions { delay, priority, .. }) = (&mut trigger.value, options);
         let (now, priority, limited) = (self.now, *priority, delay.is_limited());
-        let immediate = match delay {
-            Delay::Now => true,
-            Delay::After(delay, _) => delay.is_zero(),
-            Delay::At(..) | Delay::Asked(..) | Delay::Limited(_) => false,
-        };
-        if !new && !immediate {
+        if !new && !delay.is_none() {
             self.fire_if_due(slot);
         }
         let flags = if new { 0 } else { self.arena.flags(slot) };
@@ -403,13 +451,14 @@ impl<K: Eq, V> Core<K, V> {
         }
     }
 
-    /// Counts a key that was entered as ready.
+    /// Counts a key that was entered as ready, with this priority.
     #[inline]
-    fn is_ready(&mut self, slot: u32) {
+    fn is_ready(&mut self, slot: u32, priority: i16) {
         self.ready += 1;
         self.counts.adds += 1;
         if let Some(times) = &mut self.times {
             times.triggered_ready(slot, self.now);
+            self.line.count_new(priority);
         }
     }
 

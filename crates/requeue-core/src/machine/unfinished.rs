@@ -13,7 +13,7 @@ use super::answers::RunRef;
 use super::answers::{Accepted, KeyState, UnfinishedKey, UnfinishedReason};
 use super::flags::{BACKOFF, DIRTY, HELD, READY, WINDOW};
 use super::ledger::{Entry, Outlived, Refusal};
-use super::options::{Delay, How, RetryDelay, Trigger};
+use super::options::{Delay, How, RetryDelay, Trigger, TriggerOptions};
 use super::state::{BATCH, Core};
 use crate::Instant;
 use crate::arena::{CHUNK, KeyRef};
@@ -339,13 +339,18 @@ impl<K, V> Core<K, V> {
 impl<K: Eq, V> Core<K, V> {
     /// Handles a trigger that was dropped while its limiter was asked. If a drain dropped it, its key enters
     /// the list.
-    pub(super) fn list_late(&mut self, trigger: &mut Trigger<K, V>, hash: u32) -> Accepted {
-        if let (true, Delay::Asked(after, _, asking)) = (self.ledger.is_some(), trigger.delay) {
+    pub(super) fn list_late(
+        &mut self,
+        trigger: &mut Trigger<K, V>,
+        hash: u32,
+        options: &TriggerOptions,
+    ) -> Accepted {
+        if let (true, Delay::Asked(after, _, asking)) = (self.ledger.is_some(), options.delay) {
             let (slot, _) = self.find_or_know(&mut trigger.key, hash);
             self.suspect(Some(slot));
             self.merge_in(slot, trigger.value.take());
             let (due, reason) = (Some(asking.at + after), UnfinishedReason::TimerDropped);
-            self.list(Entry { slot, due, attempt: 1, priority: trigger.priority, reason });
+            self.list(Entry { slot, due, attempt: 1, priority: options.priority, reason });
             self.suspect(None);
         }
         Accepted::DROPPED

@@ -12,7 +12,7 @@ use super::answers::{Accepted, Added};
 use super::flags::{
     BACKOFF, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW,
 };
-use super::options::{Debounce, InBackoff, Trigger};
+use super::options::{Debounce, InBackoff};
 use super::state::Core;
 use super::timer::latest;
 use super::windows::Window;
@@ -26,7 +26,8 @@ impl<K: Eq, V> Core<K, V> {
     pub(super) fn debounce(
         &mut self,
         slot: u32,
-        trigger: &mut Trigger<K, V>,
+        value: &mut Option<V>,
+        priority: i16,
         in_backoff: InBackoff,
         debounce: Debounce,
         new: bool,
@@ -34,7 +35,6 @@ impl<K: Eq, V> Core<K, V> {
         if !new {
             self.fire_if_due(slot);
         }
-        let Trigger { value, priority, .. } = trigger;
         let resets = !new && self.resets(slot, in_backoff);
         let flags = self.arena.flags(slot);
         let respects = in_backoff == InBackoff::Respect;
@@ -42,14 +42,14 @@ impl<K: Eq, V> Core<K, V> {
         let leads = debounce.leading && flags & (READY | HELD | WINDOW) == 0;
         let added = if respects && flags & (BACKOFF | READY | HELD) == BACKOFF {
             self.merge_in(slot, value.take());
-            self.line.time(slot, *priority, true);
+            self.line.time(slot, priority, true);
             self.coalesced()
         } else if pending && respects && flags & HELD != 0 {
             self.merge_in(slot, value.take());
-            self.make_dirty_respecting(slot, self.now, *priority);
+            self.make_dirty_respecting(slot, self.now, priority);
             self.coalesced()
         } else if pending || leads {
-            let added = self.make_pending(slot, value, *priority);
+            let added = self.make_pending(slot, value, priority);
             if leads {
                 self.push_back(slot, debounce, Window::default());
             }
@@ -57,7 +57,7 @@ impl<K: Eq, V> Core<K, V> {
         } else {
             self.merge_in(slot, value.take());
             let respects = respects && flags & HELD != 0;
-            let asked = Window { owes: true, respects, priority: *priority, ..Window::default() };
+            let asked = Window { owes: true, respects, priority, ..Window::default() };
             if self.push_back(slot, debounce, asked) { Added::Waiting } else { self.coalesced() }
         };
         if resets {

@@ -2,8 +2,7 @@
 
 #![allow(dead_code)] // not every test needs each of them
 
-use requeue_core::{Accepted, Core, Delay, Ended, How, Limit, Refused, RunRef, Trigger};
-use std::time::Duration;
+use requeue_core::{Accepted, Core, Delay, Ended, How, Limit, Refused, RunRef, Trigger, TriggerOptions};
 
 pub(crate) trait Calls<K, V> {
     /// A trigger with this delay.
@@ -34,12 +33,7 @@ impl<K: Eq, V> Calls<K, V> for Core<K, V> {
         delay: Delay,
         limit: Limit<'_>,
     ) -> Result<Accepted, Refused> {
-        trigger.set_delay(delay);
-        let added = if trigger.has_options() { None } else { self.add_now(trigger, hash) };
-        match added {
-            Some((added, ticket)) => Ok(Accepted { added, delay: Duration::ZERO, ticket }),
-            None => self.trigger(trigger, hash, limit),
-        }
+        self.trigger(trigger, hash, &TriggerOptions::after(delay), &limit)
     }
 
     fn finished(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {

@@ -32,9 +32,9 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// The alarm, and what looks read of it without the queue's lock.
 pub(super) struct FarAlarm {
-    /// Whether the queue's clock is real.
-    pub(super) is_real: bool,
-    /// Whether looks may go without a reading. A hint: the truth is checked under the lock.
+    /// Whether an alarm is ever set: the clock is real, and nothing but timers makes the time matter.
+    pub(super) may_spare: bool,
+    /// Whether looks may go without a reading now. A hint: the truth is checked under the lock.
     pub(super) spares: AtomicBool,
     fired: Arc<Fired>,
     set: Mutex<Option<(Instant, Alarm)>>,
@@ -70,10 +70,10 @@ impl Wake for Fired {
 }
 
 impl FarAlarm {
-    pub(super) fn new(is_real: bool) -> Self {
+    pub(super) fn new(may_spare: bool) -> Self {
         let fired = Arc::new(Fired(AtomicBool::new(false)));
         let (spares, setting) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_real, spares, fired, set: Mutex::new(None), setting }
+        Self { may_spare, spares, fired, set: Mutex::new(None), setting }
     }
 
     /// Whether this look sets the alarm: no other does now.

@@ -134,6 +134,8 @@ impl<K, V> Shared<K, V> {
         name: String,
     ) -> Self {
         core.note_beside(pending_work::METRICS, metrics.is_some());
+        // where each look reads the clock anyway, no alarm spares it that
+        let spares = clock.is_real() && core.has_timers_alone();
         Self {
             stamps: core.needs_every_reading(),
             priorities: core.has_priorities(),
@@ -150,7 +152,7 @@ impl<K, V> Shared<K, V> {
                 reading: None,
             }),
             alarms: QueueAlarms::new(),
-            far: FarAlarm::new(clock.is_real()),
+            far: FarAlarm::new(spares),
             on_dropped: None,
             journal: None,
             takes_back: false,
@@ -186,7 +188,7 @@ impl<K, V> Shared<K, V> {
     /// (`far.rs`).
     #[inline(always)]
     pub(crate) fn enter_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
-        if reading.is_none() && self.timed.load(Relaxed) && self.far.is_real {
+        if reading.is_none() && self.timed.load(Relaxed) && self.far.may_spare {
             return self.enter_beside_timers(reading);
         }
         self.enter(reading)
@@ -533,7 +535,7 @@ impl<K, V> Shared<K, V> {
         if adders.is_empty() {
             core.note_entered(false);
         }
-        let ends_far = set(&self.timed, core.take_timed()) && self.far.is_real;
+        let ends_far = set(&self.timed, core.take_timed()) && self.far.may_spare;
         if ends_far {
             far.note_end();
         }
