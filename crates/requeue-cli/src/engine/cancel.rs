@@ -7,6 +7,7 @@ use requeue_engine::{Listed, Status};
 use super::out::{Ended, Out};
 use super::store::{Store, plain};
 use crate::config::engine::Cancel;
+use crate::text::json::Object;
 use crate::text::show::quoted;
 
 pub(super) fn cancel(client: &mut Store, queue: &str, which: Cancel, out: &mut Out<'_>) -> Result<u8, Ended> {
@@ -70,7 +71,7 @@ fn many(
         let why = plain(&e);
         return Err(Ended::With(1, format!("{cancelled} of {counted} were cancelled, then: {why}")));
     }
-    out.line(format_args!("{{\"cancelled\":{cancelled}}}"), cancelled)?;
+    out.line(Object::new().with("cancelled", cancelled), cancelled)?;
     Ok(u8::from(found == 0))
 }
 

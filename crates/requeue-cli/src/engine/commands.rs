@@ -12,7 +12,7 @@ use super::{cancel, top};
 use crate::config::engine::{Act, Add, Command, DEFAULT, Keys, List};
 use crate::system::exit::{CLOSED, USAGE, refuse};
 use crate::system::stdio_check;
-use crate::text::json;
+use crate::text::json::Object;
 use crate::text::show::quoted;
 
 /// Runs a command. Returns the exit status.
@@ -61,13 +61,13 @@ fn call(client: &mut Store, queue: &str, act: Act, out: &mut Out<'_>) -> Result<
         Act::Resume(group) => pause(client, queue, group, false),
         Act::Purge => {
             let purged = client.purge(queue)?;
-            out.line(format_args!("{{\"purged\":{purged}}}"), purged)?;
+            out.line(Object::new().with("purged", purged), purged)?;
             Ok(0)
         }
         Act::Stats => {
             let stats = client.stats(queue)?;
             if out.json {
-                writeln!(out.to, "{{{}}}", counts(&stats))?;
+                writeln!(out.to, "{}", counts(Object::new(), &stats))?;
             } else {
                 tell_counts(out.to, stats)?;
             }
@@ -93,12 +93,12 @@ fn add(client: &mut Store, queue: &str, how: &Add, out: &mut Out<'_>) -> Result<
     let done = taken.and_then(|()| adding.write());
     let (added, refused) = (adding.added, adding.refused);
     if out.json {
-        write!(out.to, "{{\"added\":{added},\"refused\":{refused}")?;
+        let mut object = Object::new().with("added", added).with("refused", refused);
         if let Err(Broken { in_doubt, not_added_from, .. }) = &done {
-            let in_doubt = in_doubt.map_or("null".to_owned(), |(first, last)| format!("[{first},{last}]"));
-            write!(out.to, ",\"in_doubt\":{in_doubt},\"not_added_from\":{not_added_from}")?;
+            object = object.with("in_doubt", in_doubt.map(|(first, last)| vec![first, last]));
+            object = object.with("not_added_from", *not_added_from);
         }
-        writeln!(out.to, "}}")?;
+        writeln!(out.to, "{object}")?;
     }
     done.map_err(|broken| Ended::With(1, broken.to_string()))?;
     Ok(u8::from(refused > 0))
@@ -108,7 +108,7 @@ fn ls(client: &mut Store, queue: &str, list: List, out: &mut Out<'_>) -> Result<
     match list {
         List::Queues => {
             for name in client.queues()? {
-                out.line(format_args!("{{\"queue\":{}}}", json::string(&name)), quoted(name.as_bytes()))?;
+                out.line(Object::new().with("queue", &*name), quoted(name.as_bytes()))?;
             }
         }
         List::Groups => {
@@ -157,8 +157,7 @@ fn check(client: &mut Store, out: &mut Out<'_>) -> Result<u8, Ended> {
         return Err(Ended::With(USAGE, why.to_owned()));
     };
     if out.json {
-        let faults: Vec<_> = faults.iter().map(|fault| json::string(fault)).collect();
-        writeln!(out.to, "{{\"faults\":[{}]}}", faults.join(","))?;
+        writeln!(out.to, "{}", Object::new().with("faults", faults.clone()))?;
     } else if faults.is_empty() {
         writeln!(out.to, "ok")?;
     } else {

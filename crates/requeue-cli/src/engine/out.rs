@@ -53,7 +53,7 @@ impl Out<'_> {
 
     /// Reports success, and the new state.
     pub(super) fn done(&mut self, how: &str) -> Result<u8, Ended> {
-        self.line(json::string(how), how)?;
+        self.line(json::text(how), how)?;
         Ok(0)
     }
 

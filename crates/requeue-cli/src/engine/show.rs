@@ -1,67 +1,48 @@
 //! Keys, groups and counts of a durable queue, as text and as JSON.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use requeue_engine::{Holder, Listed, Status};
 use requeue_postgres::{GroupState, Process};
 
 use super::store::{Groups, Limits, Stats, Who};
+use crate::text::duration;
+use crate::text::json::{Object, Raw};
 use crate::text::show::quoted;
-use crate::text::{duration, json};
 
-/// The members of a JSON object.
-pub(super) fn counts(stats: &Stats) -> String {
-    let Stats {
-        ready,
-        held,
-        waiting,
-        dead,
-        at_least,
-        oldest_ready,
-        longest_held,
-        paused,
-        who,
-        processes,
-        groups,
-        limits,
-    } = stats;
-    let at_least: Vec<_> = at_least.iter().map(|name| json::string(name)).collect();
-    let seconds = |age: &Option<Duration>| age.map_or("null".to_owned(), |age| age.as_secs_f64().to_string());
-    let member = |process: &Process| {
-        let (who, held, longest) =
-            (self::who(process.who.as_ref()), process.held, seconds(&process.longest_held));
-        format!("{{{who},\"held\":{held},\"longest_held_seconds\":{longest}}}")
-    };
-    let who = match who {
-        Who::Runner(pid) => format!(
-            "\"runner\":{},\"longest_held_seconds\":{}",
-            pid.map_or("null".to_owned(), |pid| pid.to_string()),
-            seconds(longest_held)
-        ),
+/// Adds the counts of a queue to its JSON object.
+pub(super) fn counts(queue: Object, stats: &Stats) -> Object {
+    let queue = queue
+        .with("ready", stats.ready)
+        .with("held", stats.held)
+        .with("waiting", stats.waiting)
+        .with("dead", stats.dead)
+        .with("at_least", stats.at_least.clone())
+        .with("oldest_ready_seconds", stats.oldest_ready)
+        .with("paused", stats.paused);
+    let mut queue = match stats.who {
+        Who::Runner(pid) => queue.with("runner", pid).with("longest_held_seconds", stats.longest_held),
         Who::Owners(owners, snapshot) => {
-            let processes: Vec<_> = processes.iter().map(member).collect();
-            let processes = processes.join(",");
-            format!(
-                "\"owners\":{owners},\"processes\":[{processes}],\"oldest_snapshot_seconds\":{}",
-                seconds(snapshot)
-            )
+            let process = |process: &Process| {
+                let object = who(process.who.as_ref()).with("held", process.held);
+                object.with("longest_held_seconds", process.longest_held)
+            };
+            let processes: Vec<_> = stats.processes.iter().map(process).collect();
+            queue
+                .with("owners", owners)
+                .with("processes", processes)
+                .with("oldest_snapshot_seconds", snapshot)
         }
     };
-    let groups = groups.as_ref().map_or(String::new(), |Groups { paused, with_rules, cap }| {
-        let cap = cap.filter(is_cap).map_or("null".to_owned(), |cap| cap.to_string());
-        format!(",\"groups\":{{\"paused\":{paused},\"with_rules\":{with_rules},\"cap\":{cap}}}")
-    });
-    let limits = limits.as_ref().map_or(String::new(), |Limits { base_delay, max_delay, rate }| {
-        let (base, max) = (base_delay.as_secs_f64(), max_delay.as_secs_f64());
-        let rate = rate.map_or("null".to_owned(), |rate| rate.to_string());
-        format!(",\"base_delay_seconds\":{base},\"max_delay_seconds\":{max},\"rate\":{rate}")
-    });
-    format!(
-        "\"ready\":{ready},\"held\":{held},\"waiting\":{waiting},\"dead\":{dead},\"at_least\":[{}],\"oldest_ready_seconds\":{},\"paused\":{paused},{who}{groups}{limits}",
-        at_least.join(","),
-        seconds(oldest_ready)
-    )
+    if let Some(Groups { paused, with_rules, cap }) = &stats.groups {
+        let groups = Object::new().with("paused", *paused).with("with_rules", *with_rules);
+        queue = queue.with("groups", groups.with("cap", cap.filter(is_cap)));
+    }
+    if let Some(Limits { base_delay, max_delay, rate }) = &stats.limits {
+        queue = queue.with("base_delay_seconds", *base_delay).with("max_delay_seconds", *max_delay);
+        queue = queue.with("rate", *rate);
+    }
+    queue
 }
 
 /// A rate as people give it to `--rate`, rounded.
@@ -77,12 +58,10 @@ fn is_cap(cap: &usize) -> bool {
     *cap != usize::MAX
 }
 
-/// A process as members of a JSON object.
-fn who(holder: Option<&Holder>) -> String {
-    let text = |text: Option<&str>| text.map_or("null".to_owned(), json::string);
-    let (host, application) = (holder.map(|it| &*it.host), holder.map(|it| &*it.application));
-    let pid = holder.map_or("null".to_owned(), |it| it.pid.to_string());
-    format!("\"host\":{},\"pid\":{pid},\"application\":{}", text(host), text(application))
+/// A process as a JSON object.
+fn who(holder: Option<&Holder>) -> Object {
+    let object = Object::new().with("host", holder.map(|it| &*it.host)).with("pid", holder.map(|it| it.pid));
+    object.with("application", holder.map(|it| &*it.application))
 }
 
 /// A process in words.
@@ -101,36 +80,16 @@ fn word(status: Status) -> &'static str {
 }
 
 pub(super) fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Result<()> {
-    let Listed {
-        status,
-        dirty,
-        due_in,
-        failures,
-        attempt,
-        priority,
-        value,
-        age,
-        error,
-        every,
-        schedule,
-        holder,
-        ..
-    } = key;
-    let status = word(*status);
+    let Listed { dirty, due_in, failures, priority, age, error, every, schedule, holder, .. } = key;
+    let status = word(key.status);
     if as_json {
-        let due = due_in.map_or("null".to_owned(), |due| due.as_secs_f64().to_string());
-        let value = value.as_deref().unwrap_or("null");
-        let error = error.as_deref().map_or("null".to_owned(), json::string);
-        let every = every.map_or("null".to_owned(), |every| every.as_secs_f64().to_string());
-        let holder = holder.as_ref().map_or("null".to_owned(), |it| format!("{{{}}}", who(Some(it))));
-        let schedule = schedule.as_deref().map_or("null".to_owned(), json::string);
-        return writeln!(
-            out,
-            "{{{},\"status\":\"{status}\",\"dirty\":{dirty},\"due_in_seconds\":{due},\"failures\":{failures},\"attempt\":{attempt},\
-             \"priority\":{priority},\"value\":{value},\"age_seconds\":{},\"error\":{error},\"every_seconds\":{every},\"schedule\":{schedule},\"holder\":{holder}}}",
-            json::key(&key.key),
-            age.as_secs_f64(),
-        );
+        let object = Object::new().with_bytes("key", &key.key).with("status", status).with("dirty", *dirty);
+        let object = object.with("due_in_seconds", *due_in).with("failures", *failures);
+        let object = object.with("attempt", key.attempt).with("priority", *priority);
+        let object = object.with("value", key.value.as_deref().map(Raw)).with("age_seconds", *age);
+        let object = object.with("error", error.as_deref()).with("every_seconds", *every);
+        let object = object.with("schedule", schedule.as_deref());
+        return writeln!(out, "{}", object.with("holder", holder.as_ref().map(|it| who(Some(it)))));
     }
     write!(out, "{status:7} {}", quoted(&key.key))?;
     if let Some(holder) = holder {
@@ -164,19 +123,20 @@ pub(super) fn tell(out: &mut dyn Write, key: &Listed, as_json: bool) -> io::Resu
 pub(super) fn tell_group(out: &mut dyn Write, group: &GroupState, as_json: bool) -> io::Result<()> {
     let GroupState { name, paused, weight, cap, .. } = group;
     // its own one, that there is none although others have one, or nothing
-    let cap = cap.map(|cap| if cap == usize::MAX { "none".to_owned() } else { cap.to_string() });
+    let has_none = *cap == Some(usize::MAX);
     if as_json {
-        let weight = weight.map_or("null".to_owned(), |weight| weight.to_string());
-        let cap = cap.map_or("null".to_owned(), |cap| if cap == "none" { json::string(&cap) } else { cap });
-        let name = json::named("group", name);
-        return writeln!(out, "{{{name},\"paused\":{paused},\"weight\":{weight},\"cap\":{cap}}}");
+        let object = Object::new().with_bytes("group", name).with("paused", *paused).with("weight", *weight);
+        let object = if has_none { object.with("cap", "none") } else { object.with("cap", *cap) };
+        return writeln!(out, "{object}");
     }
     write!(out, "{:7} {}", if *paused { "paused" } else { "served" }, quoted(name))?;
     if let Some(weight) = weight {
         write!(out, "  weight {weight}")?;
     }
-    if let Some(cap) = cap {
-        write!(out, "  cap {cap}")?;
+    match cap {
+        Some(_) if has_none => write!(out, "  cap none")?,
+        Some(cap) => write!(out, "  cap {cap}")?,
+        None => {}
     }
     writeln!(out)
 }

@@ -9,8 +9,9 @@ use requeue_engine::EngineError;
 use super::out::{Ended, Out};
 use super::show::counts;
 use super::store::{Stats, Store, Who, plain};
+use crate::text::duration;
+use crate::text::json::Object;
 use crate::text::show::quoted;
-use crate::text::{duration, json};
 
 /// Age from which a snapshot keeps vacuum from its work.
 const LONG: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ pub(super) fn top(
     loop {
         let look = match if out.json { objects(client) } else { table(client) } {
             // a server that is there at first may be away for a while
-            Err(e) if looks > 0 && out.json => format!("{{\"error\":{}}}\n", json::string(&plain(&e))),
+            Err(e) if looks > 0 && out.json => format!("{}\n", Object::new().with("error", plain(&e))),
             Err(e) if looks > 0 => format!("{}\n", plain(&e)),
             look => look?,
         };
@@ -58,7 +59,7 @@ fn show(out: &mut dyn Write, look: &str, screen: bool) -> Result<(), Ended> {
 fn objects(client: &mut Store) -> Result<String, EngineError> {
     let mut all = String::new();
     for name in client.queues()? {
-        let _ = writeln!(all, "{{\"queue\":{},{}}}", json::string(&name), counts(&client.counts(&name)?));
+        let _ = writeln!(all, "{}", counts(Object::new().with("queue", &*name), &client.counts(&name)?));
     }
     Ok(all)
 }

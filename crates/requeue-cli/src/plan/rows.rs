@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::calls::Call;
 use crate::config::Calls;
 use crate::text::duration;
+use crate::text::json::Object;
 
 /// Wide enough for a jittered minute to the nanosecond.
 const WIDTH: usize = 13;
@@ -47,12 +48,8 @@ impl Rows {
         let Call { number, key, at, delay, due } = *call;
         match self {
             Self::Json => {
-                let time = |t: Option<Duration>| t.map_or_else(|| "null".to_owned(), seconds);
-                let (at, delay, due) = (seconds(at), time(delay), time(due));
-                writeln!(
-                    out,
-                    r#"{{"call":{number},"key":{key},"at_s":{at},"delay_s":{delay},"due_s":{due}}}"#
-                )
+                let object = Object::new().with("call", number).with("key", key).with("at_s", at);
+                writeln!(out, "{}", object.with("delay_s", delay).with("due_s", due))
             }
             Self::Table { .. } => {
                 let time = |t: Option<Duration>| t.map_or_else(|| "never".to_owned(), duration::exact);
@@ -87,13 +84,4 @@ impl Rows {
         }
         writeln!(out, "  {delay:>WIDTH$}  {due:>WIDTH$}")
     }
-}
-
-/// Seconds as a JSON number, to the nanosecond.
-fn seconds(d: Duration) -> String {
-    if d.subsec_nanos() == 0 {
-        return d.as_secs().to_string();
-    }
-    let text = format!("{}.{:09}", d.as_secs(), d.subsec_nanos());
-    text.trim_end_matches('0').to_owned()
 }

@@ -3,7 +3,6 @@
 //! The text is for people and reports failures; a key that succeeds is not worth a line. The JSON form is for
 //! programs: one object per line, for every run.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +11,8 @@ use rustix::process::Pid;
 use crate::config::Form;
 use crate::output::console::{Console, InHurry, Meanwhile};
 use crate::report::outcome::Failure;
-use crate::text::{duration, json, show};
+use crate::text::json::Object;
+use crate::text::{duration, show};
 
 /// The run that a message is about.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl Log {
 
     pub(crate) fn done(&self, subject: Subject<'_>, took: Duration) {
         if self.form == Form::Json {
-            self.event("done", Some(subject), &seconds("run_seconds", took));
+            self.event(&event("done", Some(subject)).with("run_seconds", took));
         }
     }
 
@@ -43,8 +43,8 @@ impl Log {
         match self.form {
             Form::Text => self.text(subject, why, &format!("again in {}", duration::show(delay))),
             Form::Json => {
-                let more = reason(why) + &seconds("delay_seconds", delay);
-                self.ended(&line("retry", Some(subject), &more), Some(why));
+                let event = reason(event("retry", Some(subject)), why).with("delay_seconds", delay);
+                self.ended(&event.to_string(), Some(why));
             }
             Form::Off => {}
         }
@@ -57,7 +57,7 @@ impl Log {
                 show::key(subject.key),
                 duration::show(delay)
             )),
-            Form::Json => self.event("again", Some(subject), &seconds("delay_seconds", delay)),
+            Form::Json => self.event(&event("again", Some(subject)).with("delay_seconds", delay)),
             Form::Off => {}
         }
     }
@@ -69,7 +69,7 @@ impl Log {
                 self.console.line(&format!("requeue: {}: {why}; gave up", show::key(subject.key)));
             }
             Form::Text => self.text(subject, why, "gave up"),
-            Form::Json => self.ended(&line("gave_up", Some(subject), &reason(why)), Some(why)),
+            Form::Json => self.ended(&reason(event("gave_up", Some(subject)), why).to_string(), Some(why)),
             Form::Off => {}
         }
     }
@@ -78,7 +78,7 @@ impl Log {
     pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
         match self.form {
             Form::Text => self.text(subject, why, "but the file is gone: ended"),
-            Form::Json => self.ended(&line("gone", Some(subject), &reason(why)), Some(why)),
+            Form::Json => self.ended(&reason(event("gone", Some(subject)), why).to_string(), Some(why)),
             Form::Off => {}
         }
     }
@@ -91,8 +91,8 @@ impl Log {
                 self.ended(&format!("requeue: {}: stopped, left", show::key(subject.key)), None);
             }
             (Form::Json, why) => {
-                let more = why.map(reason).unwrap_or_default();
-                self.ended(&line("left", Some(subject), &more), why);
+                let event = why.into_iter().fold(event("left", Some(subject)), reason);
+                self.ended(&event.to_string(), why);
             }
             (Form::Off, _) => {}
         }
@@ -108,7 +108,7 @@ impl Log {
                 ),
                 None,
             ),
-            Form::Json => self.ended(&line("output_lost", Some(subject), ""), None),
+            Form::Json => self.ended(&event("output_lost", Some(subject)).to_string(), None),
             Form::Off => {}
         }
     }
@@ -127,7 +127,10 @@ impl Log {
                 show::key(subject.key),
                 signal_hook::low_level::signal_name(signal).unwrap_or("a signal"),
             ),
-            Form::Json => line("stopped", Some(subject), &format!(",\"signal\":{signal},\"group\":{group}")),
+            Form::Json => {
+                let event = event("stopped", Some(subject)).with("signal", signal);
+                event.with("group", group.as_raw_nonzero().get()).to_string()
+            }
             Form::Off => return,
         };
         self.console.line_while(&line, meanwhile);
@@ -137,7 +140,7 @@ impl Log {
     pub(crate) fn note(&self, text: &str) {
         match self.form {
             Form::Text => self.console.line(&format!("requeue: {text}")),
-            Form::Json => self.event("note", None, &format!(",\"message\":{}", json::string(text))),
+            Form::Json => self.event(&event("note", None).with("message", text)),
             Form::Off => {}
         }
     }
@@ -163,39 +166,27 @@ impl Log {
         }
     }
 
-    fn event(&self, name: &str, subject: Option<Subject<'_>>, more: &str) {
-        self.console.line(&line(name, subject, more));
+    fn event(&self, event: &Object) {
+        self.console.line(&event.to_string());
     }
 }
 
-/// An event as one line.
-fn line(name: &str, subject: Option<Subject<'_>>, more: &str) -> String {
+/// An event, of a run or of the whole command.
+fn event(name: &str, subject: Option<Subject<'_>>) -> Object {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut line = format!("{{\"time\":{}.{:06},\"event\":\"{name}\"", now.as_secs(), now.subsec_micros());
-    if let Some(Subject { key, attempt }) = subject {
-        let _ = write!(line, ",{},\"attempt\":{attempt}", json::key(key));
+    let event = Object::new().with("time", now).with("event", name);
+    match subject {
+        Some(Subject { key, attempt }) => event.with_bytes("key", key).with("attempt", attempt),
+        None => event,
     }
-    line.push_str(more);
-    line.push('}');
-    line
 }
 
-/// A duration as a JSON member, with a comma in front.
-fn seconds(name: &str, d: Duration) -> String {
-    format!(",\"{name}\":{}.{:06}", d.as_secs(), d.subsec_micros())
-}
-
-/// A failure as JSON members, with a comma in front: the text, and its number.
-pub(crate) fn reason(why: &Failure) -> String {
-    let mut out = format!(",\"reason\":{}", json::string(&why.to_string()));
+/// Adds a failure to a JSON object: the text, and its number.
+pub(crate) fn reason(object: Object, why: &Failure) -> Object {
+    let object = object.with("reason", why.to_string());
     match why {
-        Failure::Exit(code) => {
-            let _ = write!(out, ",\"exit_status\":{code}");
-        }
-        Failure::Signal(n) | Failure::WantedTerminal(n) => {
-            let _ = write!(out, ",\"signal\":{n}");
-        }
-        _ => {}
+        Failure::Exit(code) => object.with("exit_status", *code),
+        Failure::Signal(n) | Failure::WantedTerminal(n) => object.with("signal", *n),
+        _ => object,
     }
-    out
 }

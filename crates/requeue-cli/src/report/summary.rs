@@ -8,7 +8,8 @@ use crate::config::Form;
 use crate::report::log::reason;
 use crate::report::outcome::Failure;
 use crate::report::run_stats::{GaveUp, RunStats};
-use crate::text::{duration, json, show};
+use crate::text::json::Object;
+use crate::text::{duration, show};
 
 /// Maximum number of keys that the text lists.
 const NAMED: usize = 10;
@@ -88,30 +89,22 @@ impl Summary<'_> {
 
     fn json(&self) -> String {
         let t = self.run_stats;
-        let mut out = format!(
-            "{{\"keys\":{},\"triggers\":{},\"runs\":{},\"coalesced\":{},\"skipped\":{},\"retries\":{},\
-             \"gave_up\":{},\"left\":{},\"unread\":{},\"wall_seconds\":{}.{:06},\"exit_status\":{},\
-             \"gave_up_keys\":[",
-            read(&t.keys),
-            read(&t.triggers),
-            read(&t.runs),
-            read(&t.coalesced),
-            read(&t.skipped),
-            read(&t.retries),
-            self.all(),
-            self.left,
-            self.unread,
-            self.took.as_secs(),
-            self.took.subsec_micros(),
-            self.status,
-        );
-        for (i, g) in self.gave_up.iter().enumerate() {
-            let comma = if i == 0 { "" } else { "," };
-            let _ =
-                write!(out, "{comma}{{{},\"attempts\":{}{}}}", json::key(&g.key), g.attempts, reason(&g.why));
-        }
-        out.push_str("]}\n");
-        out
+        let gave_up =
+            |g: &GaveUp| reason(Object::new().with_bytes("key", &g.key).with("attempts", g.attempts), &g.why);
+        let object = Object::new()
+            .with("keys", read(&t.keys))
+            .with("triggers", read(&t.triggers))
+            .with("runs", read(&t.runs))
+            .with("coalesced", read(&t.coalesced))
+            .with("skipped", read(&t.skipped))
+            .with("retries", read(&t.retries))
+            .with("gave_up", self.all())
+            .with("left", self.left)
+            .with("unread", self.unread)
+            .with("wall_seconds", self.took)
+            .with("exit_status", self.status)
+            .with("gave_up_keys", self.gave_up.iter().map(gave_up).collect::<Vec<_>>());
+        format!("{object}\n")
     }
 }
 
