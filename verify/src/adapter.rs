@@ -424,7 +424,7 @@ pub fn lacks(what: &'static str) -> ! {
     resume_unwind(Box::new(what))
 }
 
-/// What the test that runs in this thread called although the queue under test lacks it, since this was last asked.
+/// Takes the call that the test of this thread made although the queue under test lacks it, if it made one.
 pub(crate) fn take_lacked() -> Option<&'static str> {
     LACKED.take()
 }

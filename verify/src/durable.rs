@@ -124,7 +124,7 @@ impl Drop for InFile {
     }
 }
 
-/// What a file does not keep of a trigger.
+/// The option of a trigger that a file does not keep, if there is one.
 fn unkept(said: &Said) -> Option<&'static str> {
     match said.when.parts() {
         (When::RateLimited, _) => Some("trigger that a limiter delays"),

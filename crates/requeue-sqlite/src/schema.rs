@@ -286,6 +286,7 @@ impl Link {
         if !rests && self.beside[0].0.metadata().is_ok_and(|log| is_long(&log, self.of)) {
             self.shorten_log(&turn);
         }
+        drop(turn);
     }
 
     /// Writes SQLite's log into the file, and cuts it off.

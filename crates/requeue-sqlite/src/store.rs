@@ -48,6 +48,7 @@ impl Group {
 }
 
 /// The state of the connection.
+#[expect(clippy::large_enum_variant, reason = "there is one for each file")]
 enum Open {
     Writes(Link),
     /// The disk is full, and SQLite has no room for its files beside the database. It is only read meanwhile.

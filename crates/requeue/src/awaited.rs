@@ -25,7 +25,16 @@ use std::task::{Context, Poll, Waker};
 ///
 /// # Cancel safety
 ///
-/// Dropping it takes the trigger not back: the key runs all the same.
+/// Dropping it does not take the trigger back: the key runs all the same.
+///
+/// ```
+/// # use requeue::{Add, RunEnd, WorkQueue};
+/// let q = WorkQueue::new();
+/// let run = q.await_run("a", Add::now())?;
+/// q.try_get()?.give_up();
+/// assert_eq!(run.wait(), Ok(RunEnd::GiveUp));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "to know how the run ends, await this or call wait()"]
 pub struct AwaitedRun(Arc<Mutex<Progress>>);
 

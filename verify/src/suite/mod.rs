@@ -74,7 +74,7 @@ pub fn run<A: Adapter>(name: &'static str, test: fn()) {
             (Ok(()), None) => {}
             (Ok(()), Some(what)) => panic!("it passes although the queue under test has no {what}"),
             (Err(_), Some(what)) => {
-                eprintln!("LEFT OUT {name}: it calls what this queue does not offer: {what}")
+                eprintln!("LEFT OUT {name}: it calls what this queue does not offer: {what}");
             }
             (Err(panic), None) => resume_unwind(panic),
         }

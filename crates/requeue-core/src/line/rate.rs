@@ -148,7 +148,7 @@ mod tests {
         for _ in 0..10_000 {
             // Knuth's MMIX generator
             any = any.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let x = f64::from_bits(from + (u128::from(any) * u128::from(to - from) >> 64) as u64);
+            let x = f64::from_bits(from + ((u128::from(any) * u128::from(to - from)) >> 64) as u64);
             let (p, q) = simplest_fraction(x);
             assert_eq!(p as f64 / q as f64, x);
             assert!(p <= 1 << 62 && q <= 1 << 56, "{x}: {p}/{q}");
