@@ -65,7 +65,7 @@ impl<K: Eq, V> Shared<K, V> {
         options: &TriggerOptions,
         reading: Option<Instant>,
         turn: Option<&mut Turn<'_>>,
-        then: impl FnOnce(&mut Core<K, V>, &Accepted),
+        then: impl FnOnce(&mut Core<K, V>, Accepted),
     ) -> Result<Accepted, Refused> {
         if options.is_immediate() {
             let call = |core: &mut Core<K, V>| core.trigger(trigger, hash, options, &Limit::NONE);
@@ -83,7 +83,7 @@ impl<K: Eq, V> Shared<K, V> {
         reading: Option<Instant>,
         turn: Option<&mut Turn<'_>>,
         call: impl FnOnce(&mut Core<K, V>) -> Result<Accepted, Refused>,
-        then: impl FnOnce(&mut Core<K, V>, &Accepted),
+        then: impl FnOnce(&mut Core<K, V>, Accepted),
     ) -> Result<Accepted, Refused> {
         let mut hold = self.hold_to_add(reading);
         let accepted = match turn {
@@ -95,7 +95,7 @@ impl<K: Eq, V> Shared<K, V> {
                 accepted
             }
         };
-        if let Ok(accepted) = &accepted {
+        if let Ok(accepted) = accepted {
             then(&mut hold.core, accepted);
         }
         hold.close();
@@ -111,22 +111,24 @@ impl<K: Eq, V> Shared<K, V> {
         options: &TriggerOptions,
         now: Instant,
         mut turn: Option<&mut Turn<'_>>,
-        then: impl FnOnce(&mut Core<K, V>, &Accepted),
+        then: impl FnOnce(&mut Core<K, V>, Accepted),
     ) -> Result<Accepted, Refused> {
-        let asked;
-        let (options, limited) = match options.limited() {
+        let at = Some(now);
+        let accepted = match options.limited() {
+            None => {
+                let call = |core: &mut Core<K, V>| core.take_in(trigger, hash, options, &Limit::NONE);
+                self.in_turn(hash, at, turn, call, then)
+            }
             Some((policy, resets)) if self.keeps_own() && self.takes(options.priority) => {
                 let (delay, asking) = self.ask_in_turn(trigger, hash, now, resets, turn.as_deref_mut())?;
-                asked = TriggerOptions { delay: Delay::Asked(delay, policy, asking), ..*options };
-                (&asked, false)
+                let asked = TriggerOptions { delay: Delay::Asked(delay, policy, asking), ..*options };
+                let call = |core: &mut Core<K, V>| core.take_in(trigger, hash, &asked, &Limit::NONE);
+                self.in_turn(hash, at, turn, call, then)
             }
-            limited => (options, limited.is_some()),
+            Some(_) => self.with_limit(|limit| {
+                self.in_turn(hash, at, turn, |core| core.take_in(trigger, hash, options, &limit), then)
+            }),
         };
-        let pass = |limit: &Limit<'_>| {
-            let call = |core: &mut Core<K, V>| core.take_in(trigger, hash, options, limit);
-            self.in_turn(hash, Some(now), turn, call, then)
-        };
-        let accepted = if limited { self.with_limit(|limit| pass(&limit)) } else { pass(&Limit::NONE) };
         if accepted.is_ok() && options.is_delayed() {
             self.tell(Metrics::retried);
         }

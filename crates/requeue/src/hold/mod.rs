@@ -434,6 +434,14 @@ impl<K, V> Shared<K, V> {
         }
     }
 
+    /// Whether the run of a key that was handed out may begin.
+    #[cold]
+    fn may_begin(&self, key: &K) -> bool {
+        let may_begin = self.journal.as_ref().and_then(|journal| quietly(|| journal.may_begin(key)));
+        // what an engine that panics would have said is unknown: the run begins, and its end is judged by the store
+        may_begin.unwrap_or(true)
+    }
+
     /// The fence of a run that goes on.
     pub(crate) fn fence(&self, run: &RunRef<K>) -> Fence {
         match &self.journal {
@@ -741,28 +749,24 @@ impl<'a, K, V> Hold<'a, K, V> {
     /// [`cancel`](Self::cancel).
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
-        let filter = &self.shared().filter;
-        let got = self.core.get_and(|key, hash| filter.withdraw(key, hash));
-        if self.shared().takes_back { self.get_if_it_may_begin(got) } else { got }
+        let shared = self.shared();
+        loop {
+            match self.core.get_and(|key, hash| shared.filter.withdraw(key, hash)) {
+                // by reference to the key: a handout that is passed on goes through memory, in each queue
+                Got::Item(handout) if shared.takes_back && !shared.may_begin(handout.run.key()) => {
+                    self.forget_handout(handout);
+                }
+                got => return got,
+            }
+        }
     }
 
-    /// Forgets keys whose runs may not begin, until one may, or none is in line.
+    /// Forgets a key whose run may not begin.
     #[cold]
-    fn get_if_it_may_begin(&mut self, mut got: Got<K, V>) -> Got<K, V> {
+    fn forget_handout(&mut self, handout: Handout<K, V>) {
         let shared = self.shared();
-        let withdraw = |key: &K, hash| shared.filter.withdraw(key, hash);
-        loop {
-            let Got::Item(handout) = got else { return got };
-            let key = handout.run.key();
-            // what an engine that panics would have said is unknown: the run begins, and its end is judged by the store
-            let may_begin = shared.journal.as_ref().and_then(|journal| quietly(|| journal.may_begin(key)));
-            if may_begin.unwrap_or(true) {
-                return Got::Item(handout);
-            }
-            shared.tell_journal(|journal| journal.refused(key));
-            self.core.take_back_handout(handout, withdraw);
-            got = self.core.get_and(withdraw);
-        }
+        shared.tell_journal(|journal| journal.refused(handout.run.key()));
+        self.core.take_back_handout(handout, |key, hash| shared.filter.withdraw(key, hash));
     }
 
     /// Takes the next keys, at most `most`. Returns how many.
