@@ -2,7 +2,7 @@
 
 use crate::inbox::{ABSORB, InboxRow, fold, obey};
 use crate::list::{self, Counts, Order, Pending, Seen};
-use crate::lock::Writes;
+use crate::lock::{Writes, beside};
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
 use crate::schema::{Link, about, is_ours, not_applied, words};
@@ -137,8 +137,9 @@ impl Client {
         let path = path.as_ref();
         let said = |e| not_applied(format!("{}: {e}", path.display()));
         let path = std::path::absolute(path).map_err(said)?;
-        let writes =
-            if path.metadata().is_ok() { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
+        // an empty file stays empty, unless somebody is about to write to it
+        let is_there = path.metadata().is_ok_and(|it| it.len() > 0 || !beside(&path, "-wal").exists());
+        let writes = if is_there { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
         let mut look = Look::at(&path)?;
         // A look would read the whole log if nobody has the file open. Who writes does that as well.
         if !is_ours(look.database()) {
