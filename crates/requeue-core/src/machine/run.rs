@@ -383,7 +383,7 @@ impl<K, V> Core<K, V> {
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut afresh = false;
         let mut unfinished = false;
-        // a run that asked to come again, and gave its payload not back, is done with it
+        // a run that asked to come again without giving its payload back is done with it
         let mut keeps_payload = true;
         let mut awaited = RunEnd::from(&how);
         if let Some(refusal) = self.take_refusal(slot, &how) {
