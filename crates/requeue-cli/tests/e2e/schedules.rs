@@ -20,13 +20,22 @@ fn well(dir: &Path, args: &[&str]) -> Done {
     done
 }
 
-/// The seconds since 1970 between which the key `k` is due, and what is listed of it.
+/// The line of `ls --json` of the only key.
+fn listed(dir: &Path) -> serde_json::Value {
+    serde_json::from_str(well(dir, &["ls", "--json"]).text()).unwrap()
+}
+
+/// The seconds until the key is due; `None` while it is ready or runs.
+fn due_in(dir: &Path) -> Option<f64> {
+    listed(dir)["due_in_seconds"].as_f64()
+}
+
+/// The seconds since 1970 between which the key is due, and its line of `ls --json`.
 fn due(dir: &Path) -> ((f64, f64), serde_json::Value) {
     let now = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let before = now();
-    let listed = well(dir, &["ls", "--json"]);
+    let key = listed(dir);
     let after = now();
-    let key: serde_json::Value = serde_json::from_str(listed.text()).unwrap();
     let due = key["due_in_seconds"].as_f64().unwrap_or_else(|| panic!("{key}"));
     ((before + due, after + due), key)
 }
@@ -133,7 +142,7 @@ fn e37_a_schedule_replaces_the_one_before_and_its_time() {
         let still_later = berlin("4 days", "+%M %H %d %m *");
         let latest = berlin("6 days", "+%Y-%m-%dT%H:%M");
         let hours = 3600.0;
-        for (add, due_in) in [
+        for (add, due_in_hours) in [
             (&["--after", "1h", "--every", "30h"][..], 1.0),
             (&["--at", &later, "--every", "1d"], 48.0),
             (&["--cron", &still_later], 96.0),
@@ -143,8 +152,7 @@ fn e37_a_schedule_replaces_the_one_before_and_its_time() {
         ] {
             well(dir, &[&["add", "k"], add].concat());
             // clocks may be changed on one of the days
-            let is_near = |left: f64| (left / hours - due_in).abs() < 1.2;
-            until("its time", || due(dir).1["due_in_seconds"].as_f64().is_some_and(is_near));
+            until("its time", || due_in(dir).is_some_and(|left| (left / hours - due_in_hours).abs() < 1.2));
         }
         let Some(job) = job else {
             well(dir, &["add", "--every", "30h", "k"]);
@@ -156,7 +164,7 @@ fn e37_a_schedule_replaces_the_one_before_and_its_time() {
         };
         well(dir, &["add", "--every", "30h", "k"]);
         until("its run, which is now", || read(dir.join("ran")) == "other\nk\n");
-        until("the next", || due(dir).1["due_in_seconds"].as_f64().is_some_and(|left| left < 30.0 * hours));
+        until("the next", || due_in(dir).is_some_and(|left| left < 30.0 * hours));
         // a retry is no time of a schedule
         well(dir, &["cancel", "k"]);
         well(dir, &["add", "--every", "1d", "fails"]);
@@ -164,7 +172,7 @@ fn e37_a_schedule_replaces_the_one_before_and_its_time() {
         well(dir, &["add", "--at", &later, "--every", "1d", "fails"]);
         let is_listed = |text| well(dir, &["ls"]).text().contains(text);
         until("its schedule", || is_listed(" every 86400s"));
-        assert!(due(dir).1["due_in_seconds"].as_f64().unwrap() <= 1.3 * hours);
+        assert!(due_in(dir).unwrap() <= 1.3 * hours);
         job.signal(Signal::TERM);
         assert_eq!(job.done().status, 0);
     }
