@@ -11,7 +11,7 @@ use crate::keys::{Random, keys};
 use crate::measure::Percentiles;
 use crate::ours::NAME;
 use crate::{Args, Line, Usage};
-use requeue::{Add, FakeClock, Only, WorkQueue};
+use requeue::{Add, FakeClock, Only, Scope, WorkQueue};
 use std::time::{Duration, Instant};
 
 /// Number of priority levels of the keys in `what=raise`.
@@ -82,14 +82,14 @@ fn round(what: &str, state: &str, n: usize) -> Vec<u64> {
             let _ = q.add_with(key, Add::now().priority(LEVELS as i16));
         }),
         "pause" => each(keys, |key| {
-            let _ = q.pause_key(key);
+            let _ = q.pause(Scope::Key(key));
         }),
         "resume" => {
             keys.iter().for_each(|key| {
-                let _ = q.pause_key(*key);
+                let _ = q.pause(Scope::Key(*key));
             });
             each(keys, |key| {
-                let _ = q.resume_key(&key);
+                let _ = q.resume(Scope::Key(&key));
             })
         }
         "explain" => each(keys, |key| {

@@ -121,7 +121,7 @@ fn sync(key: &str) -> Result<(), std::io::Error> {
 
 /// Line by line from client-go's sample controller.
 fn p05_port(q: &dyn RateLimitingQueue<String>) -> bool {
-    let Some(item) = q.get_blocking() else { return false }; // key, quit := queue.Get(); if quit { return false }
+    let Some(item) = q.get().wait() else { return false }; // key, quit := queue.Get(); if quit { return false }
     let key = item.key(); // defer queue.Done(key): the guard does it
     match sync(key) {
         Ok(()) => q.forget(key), // queue.Forget(key)

@@ -945,7 +945,7 @@ impl<A: Adapter> Subject<A> {
         sound(self.queue.cancel(&key.into(), false))
     }
 
-    /// `cancel_and_forget`.
+    /// `cancel` and `forget`.
     pub fn cancel_and_forget(&self, key: impl Into<Key>) -> Option<Cancelled> {
         sound(self.queue.cancel(&key.into(), true))
     }

@@ -248,6 +248,10 @@ impl<M: Manner> Adapter for Durable<M> {
         lacks("groups that are paused")
     }
 
+    fn is_paused(&self) -> Fallible<bool> {
+        Ok(self.0.is_paused())
+    }
+
     fn is_group_paused(&self, _: &Key) -> Fallible<bool> {
         lacks("groups that are paused")
     }

@@ -11,8 +11,8 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get,
-    GetError, GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Ticket, Timeout,
-    TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    GetError, GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Scope, Ticket,
+    Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use requeue_engine::Op;
 use std::collections::BTreeMap;
@@ -543,10 +543,6 @@ macro_rules! hands_out_and_looks {
             })
         }
 
-        fn is_paused(&self) -> Fallible<bool> {
-            Ok(self.0.is_paused())
-        }
-
         fn close(&self) -> Fallible<()> {
             self.0.close();
             Ok(())
@@ -662,7 +658,7 @@ impl<M: Manner> Adapter for Front<M> {
     }
 
     fn pause(&self, pause: bool) -> Fallible<bool> {
-        Ok(if pause { self.0.pause() } else { self.0.resume() })
+        Ok(if pause { self.0.pause(Scope::Queue) } else { self.0.resume(Scope::Queue) })
     }
 
     fn lift_rate(&self) -> Fallible<bool> {
@@ -670,24 +666,30 @@ impl<M: Manner> Adapter for Front<M> {
     }
 
     fn pause_key(&self, key: Key) -> Fallible<bool> {
-        Ok(self.0.pause_key(key))
+        Ok(self.0.pause(Scope::Key(key)))
     }
 
     fn resume_key(&self, key: &Key) -> Fallible<bool> {
-        Ok(self.0.resume_key(key))
+        Ok(self.0.resume(Scope::Key(key)))
     }
 
     fn pause_group(&self, key: &Key, pause: bool) -> Fallible<bool> {
-        Ok(if pause { self.0.pause_group(key) } else { self.0.resume_group(key) })
+        Ok(if pause { self.0.pause(Scope::GroupOf(key.clone())) } else { self.0.resume(Scope::GroupOf(key)) })
+    }
+
+    fn is_paused(&self) -> Fallible<bool> {
+        Ok(self.0.paused(Scope::Queue))
     }
 
     fn is_group_paused(&self, key: &Key) -> Fallible<bool> {
-        Ok(self.0.is_group_paused(key))
+        Ok(self.0.paused(Scope::GroupOf(key)))
     }
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
-        let took = if forget { self.0.cancel_and_forget(key) } else { self.0.cancel(key) };
-        Ok(took.map(cancelled))
+        if forget {
+            self.0.forget(key);
+        }
+        Ok(self.0.cancel(key).map(cancelled))
     }
 }
 
@@ -727,7 +729,7 @@ impl<'q, M: Manner> Held<'q> for Guard<'q, M> {
         Ok(self.0.again(delay).map_err(|refused| Self(refused.item, PhantomData)))
     }
     fn give_up(self) -> Fallible<()> {
-        self.0.give_up();
+        self.0.give_up("hopeless");
         Ok(())
     }
     fn put_back(self) -> Fallible<()> {

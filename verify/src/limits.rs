@@ -227,13 +227,13 @@ impl Metered {
     #[must_use]
     pub fn depths(&self) -> Option<Vec<(i16, usize)>> {
         let gauges = locked(&self.gauges).clone()?.upgrade()?;
-        gauges.depth_by_priority()
+        gauges.gauges().depth_by_priority
     }
     /// The groups that have a ready or a held key: name, and how many of each.
     #[must_use]
     pub fn groups(&self) -> Vec<(String, usize, usize)> {
         let gauges = locked(&self.gauges).clone().and_then(|gauges| gauges.upgrade());
-        let groups = gauges.map(|gauges| gauges.groups()).unwrap_or_default().into_iter();
+        let groups = gauges.map(|gauges| gauges.gauges().groups).unwrap_or_default().into_iter();
         let busy = groups.filter(|group| group.ready + group.held > 0);
         let mut groups: Vec<_> =
             busy.map(|group| (group.name.to_string(), group.ready, group.held)).collect();

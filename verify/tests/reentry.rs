@@ -2,7 +2,9 @@
 #![cfg(not(any(requeue_loom, requeue_counted)))]
 
 use requeue::limiter::RateLimiter;
-use requeue::{Add, DrainOptions, Instant, ReadyOrder, Restore, Ticket, TryGetError, Unfinished, WorkQueue};
+use requeue::{
+    Add, DrainOptions, Instant, ReadyOrder, Restore, Scope, Ticket, TryGetError, Unfinished, WorkQueue,
+};
 use requeue_verify::watchdog;
 use std::cell::RefCell;
 use std::future::Future;
@@ -190,12 +192,12 @@ fn entries() -> Vec<Entry> {
         ("cancel", |q| drop(q.cancel(&Key(1)))),
         ("forget", |q| q.forget(&Key(1))),
         ("num_requeues", |q| _ = q.num_requeues(&Key(1))),
-        ("pause", |q| _ = q.pause()),
-        ("resume", |q| _ = q.resume()),
-        ("pause_key", |q| _ = q.pause_key(Key(1))),
-        ("resume_key", |q| _ = q.resume_key(&Key(1))),
-        ("pause_group", |q| _ = q.pause_group(&Key(1))),
-        ("is_paused", |q| _ = q.is_paused()),
+        ("pause", |q| _ = q.pause(Scope::Queue)),
+        ("resume", |q| _ = q.resume(Scope::Queue)),
+        ("pause_key", |q| _ = q.pause(Scope::Key(Key(1)))),
+        ("resume_key", |q| _ = q.resume(Scope::Key(&Key(1)))),
+        ("pause_group", |q| _ = q.pause(Scope::GroupOf(Key(1)))),
+        ("is_paused", |q| _ = q.paused(Scope::Queue)),
         ("phase", |q| _ = q.phase()),
         ("close", |q| q.close()),
         ("shut_down", |q| _ = q.shut_down()),

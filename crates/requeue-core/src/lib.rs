@@ -38,7 +38,7 @@ pub use line::Groups;
 pub use line::{Ahead, GroupGauges, GroupRules, MaxWait, Order, Rate, ReadyOrder, Ticket};
 pub use machine::{
     Accepted, Added, Asking, Awaiter, Bound, Cancelled, Config, Core, Counts, Debounce, Delay, DrainBase,
-    Drained, Ended, Gauges, Got, Handout, How, InBackoff, KeyState, Limit, Merge, NoRun, NotHeld, Only,
+    Drained, Ended, Got, Handout, How, InBackoff, KeyGauges, KeyState, Limit, Merge, NoRun, NotHeld, Only,
     Paused, Policy, Refused, RefusedEnd, Restored, RetryDelay, RunAnswer, RunEnd, RunRef, ShutDown, Stats,
     Trigger, TriggerOptions, UnfinishedKey, UnfinishedReason, WaitingKeys,
 };

@@ -25,7 +25,7 @@ fn add(q: &mut Q, key: u32) -> Added {
 
 /// Cancels a key that may not be withdrawn, for nobody published it. Returns the key and the payload, where they go.
 fn leave(q: &mut Q, key: u32) -> Option<(Option<u32>, Option<u32>)> {
-    let (cancelled, gone) = q.cancel(&key, key, false, |_, _| panic!("it was not published"));
+    let (cancelled, gone) = q.cancel(&key, key, |_, _| panic!("it was not published"));
     cancelled.map(|cancelled| (gone, cancelled.value))
 }
 
@@ -71,7 +71,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     // ready
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
     assert!(q.publish(ticket));
-    assert!(q.cancel(&1, 7, false, |key, hash| withdrawn.push((*key, hash))).0.is_some());
+    assert!(q.cancel(&1, 7, |key, hash| withdrawn.push((*key, hash))).0.is_some());
     assert_eq!(withdrawn, [(1, 7)]);
     // and in line again: it is no longer published
     q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open");
@@ -79,7 +79,7 @@ fn whoever_ends_that_a_key_is_pending_withdraws_it_once() {
     // dirty
     let ticket = q.add(&mut Trigger::new(1, None), 7, Delay::Now).expect("open").ticket;
     assert!(q.publish(ticket));
-    assert!(q.cancel(&1, 7, false, |key, hash| withdrawn.push((*key, hash))).0.is_some());
+    assert!(q.cancel(&1, 7, |key, hash| withdrawn.push((*key, hash))).0.is_some());
     assert_eq!(withdrawn, [(1, 7), (1, 7)]);
     let _ = q.finished(item.run, true);
     assert_eq!((q.len(), q.stats().known), (0, 0));
@@ -248,7 +248,7 @@ fn the_next_run_of_a_cancelled_key_is_its_first_attempt_whatever_its_failures() 
     let limit = Limit { delay: &|_, _| SEC, counts: true, expire_after: None };
     assert!(q.end(item.run, How::Retry(RetryDelay::Limited(limit)), None).is_ok());
     assert_eq!(q.state(&1, 1).map(|state| (state.failures, state.attempt)), Some((1, 2)));
-    let (cancelled, gone) = q.cancel(&1, 1, false, |_, _| panic!("it was not published"));
+    let (cancelled, gone) = q.cancel(&1, 1, |_, _| panic!("it was not published"));
     assert!(cancelled.is_some_and(|cancelled| cancelled.waiting_until.is_some()) && gone.is_none());
     assert_eq!(q.state(&1, 1).map(|state| (state.failures, state.attempt)), Some((1, 1)));
 }

@@ -35,7 +35,10 @@ pub use key::Key;
 pub use listed::{Holder, Listed, Status};
 pub use op::{Call, Op};
 #[doc(inline)]
-pub use requeue::engine::{Journal, Known, LocalQueue, StoredTrigger, engine_of, with_journal};
+pub use requeue::engine::{
+    EngineGauges, Journal, Known, LeaseGauges, LocalQueue, ReadEngine, StoreGauges, StoredTrigger, engine_of,
+    with_journal,
+};
 pub use schedule::Schedule;
 
 /// The example of the crate's README.

@@ -13,11 +13,12 @@ use crate::typed::{Param, with_types};
 use crate::watch::{Watch, looks};
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, Added, Builder, Drain, DrainOptions, Get, GetMany, Item, Items, ReadEngine, Restore, ShutDown,
-    Source, TryGetError, Unfinished, WorkQueue,
+    Add, Added, Builder, Drain, DrainOptions, Get, GetMany, Item, Items, Restore, ShutDown, Source,
+    TryGetError, Unfinished, WorkQueue,
 };
 use requeue_engine::{
-    AddFailed, Answer, AsyncQueue, EngineError, Key, Listed, LocalQueue, Op, StoredTrigger, with_journal,
+    AddFailed, Answer, AsyncQueue, EngineError, Key, Listed, LocalQueue, Op, ReadEngine, StoredTrigger,
+    with_journal,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;

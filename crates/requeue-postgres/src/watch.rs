@@ -6,7 +6,7 @@
 use crate::client::{Stats, counts};
 use crate::exchange::Lease;
 use crate::lanes::Lanes;
-use requeue::{EngineGauges, ReadEngine, StoreGauges};
+use requeue_engine::{EngineGauges, ReadEngine, StoreGauges};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};

@@ -7,8 +7,8 @@ use self::common::cluster::{Cluster, With};
 use self::common::{
     Database, LONG, Looks, add, are_held, block_on, leases_end, next_of, open, somebody_waits, until,
 };
-use requeue::{Add, Added, BoxError, EngineGauges, Metrics, Outcome, ReadEngine, Run, Tokio, Worker};
-use requeue_engine::{EngineError, Status};
+use requeue::{Add, Added, BoxError, Metrics, Outcome, ReadGauges, Run, Tokio, Worker};
+use requeue_engine::{EngineError, EngineGauges, Status};
 use requeue_postgres::{Ended, LONGEST_KEY, Postgres, Queue, RunExt};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
@@ -1541,19 +1541,19 @@ fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() 
 
 /// A sink that records where the engine's figures are read.
 #[derive(Default)]
-struct Figures(Mutex<Option<Weak<dyn ReadEngine>>>);
+struct Figures(Mutex<Option<Weak<dyn ReadGauges>>>);
 
 impl Metrics for Figures {
-    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
-        *self.0.lock().expect("no panic") = Some(engine);
+    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
+        *self.0.lock().expect("no panic") = Some(gauges);
     }
 }
 
 impl Figures {
     /// The current figures, if the queue exists.
     fn read(&self) -> Option<EngineGauges> {
-        let engine = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
-        Some(engine.engine())
+        let gauges = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
+        gauges.gauges().engine
     }
 
     fn until(&self, what: &str, holds: impl Fn(&EngineGauges) -> bool) {

@@ -6,7 +6,8 @@ use crate::sink::{Reading, locked};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use requeue::{EngineGauges, RunEnd, StoreGauges};
+use requeue::RunEnd;
+use requeue::engine::{EngineGauges, StoreGauges};
 use std::fmt::{Error, Result};
 use std::sync::{Arc, Weak};
 
@@ -141,12 +142,12 @@ const FAMILIES: [Family; 36] = [
     Family {
         name: "requeue_workers",
         help: "Workers of this queue that have not ended",
-        value: Value::Keys(|q| q.workers.workers),
+        value: Value::Keys(|q| q.workers),
     },
     Family {
         name: "requeue_busy_workers",
         help: "Workers of this queue that have a key",
-        value: Value::Keys(|q| q.workers.busy),
+        value: Value::Keys(|q| q.busy_workers),
     },
     Family {
         name: "requeue_group_ready_keys",

@@ -64,7 +64,7 @@
 //! | `requeue_coalesced_triggers_total` | counter | triggers that changed nothing |
 //! | `requeue_dropped_keys_total` | counter | keys that made room on a queue that [drops the oldest](requeue::Builder::drop_oldest) |
 //! | `requeue_runs_total` | counter | runs that ended, with the label `outcome`: `done`, `again`, `retry`, `give_up` |
-//! | `requeue_workers` | gauge | threads, or tasks, of the queue's [`Worker`](requeue::Worker)s, or of [your own](requeue::ReadWorkers) |
+//! | `requeue_workers` | gauge | threads, or tasks, of the queue's [`Worker`](requeue::Worker)s |
 //! | `requeue_busy_workers` | gauge | those of them that have a key |
 //! | `requeue_group_ready_keys` | gauge | ready keys of a group, with the label `group` (its name): only of groups to which [`GroupRules::metrics`](requeue::GroupRules::metrics) gives a name, while keys of theirs are known |
 //! | `requeue_group_held_keys` | gauge | keys of such a group that workers have |

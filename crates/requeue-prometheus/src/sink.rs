@@ -3,9 +3,8 @@
 use crate::histogram::{Counted, Histogram};
 use crate::striped::{Apart, Striped};
 use crate::{Names, forget};
-use requeue::{
-    EngineGauges, Gauges, GroupGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd, WorkerCounts,
-};
+use requeue::engine::EngineGauges;
+use requeue::{Gauges, GroupGauges, Metrics, ReadGauges, RunEnd};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -125,16 +124,6 @@ impl Metrics for QueueSink {
     fn attach_labels(&self, labels: &[(String, String)]) {
         *locked(&self.stats.labels) = labels.to_vec();
     }
-    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
-        let mut read = locked(&self.stats.workers);
-        read.retain(|workers| workers.strong_count() > 0);
-        read.push(workers);
-    }
-    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
-        let mut read = locked(&self.stats.engines);
-        read.retain(|engine| engine.strong_count() > 0);
-        read.push(engine);
-    }
 }
 
 /// The numbers behind a sink. Numbers that different threads write are on separate cache lines.
@@ -149,8 +138,6 @@ pub(crate) struct Stats {
     dropped: AtomicU64,
     /// Sources of gauges; mostly one.
     gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
-    workers: Mutex<Vec<Weak<dyn ReadWorkers>>>,
-    engines: Mutex<Vec<Weak<dyn ReadEngine>>>,
     /// Labels beside the name.
     labels: Mutex<Vec<(String, String)>>,
 }
@@ -178,7 +165,8 @@ pub(crate) struct Reading {
     pub(crate) oldest_ready: Duration,
     pub(crate) unfinished_work: Duration,
     pub(crate) longest_running: Duration,
-    pub(crate) workers: WorkerCounts,
+    pub(crate) workers: usize,
+    pub(crate) busy_workers: usize,
     /// `None` if the keys are in memory only.
     pub(crate) engine: Option<EngineGauges>,
 }
@@ -215,28 +203,21 @@ impl Stats {
         // the queues are asked without a lock of ours: they may be users' code, or
         // end here
         let queues: Vec<_> = locked(&self.gauges).iter().filter_map(Weak::upgrade).collect();
-        let crews: Vec<_> = locked(&self.workers).iter().filter_map(Weak::upgrade).collect();
-        let engines: Vec<_> = locked(&self.engines).iter().filter_map(Weak::upgrade).collect();
         let gauges: Vec<Gauges> = queues.iter().map(|queue| queue.gauges()).collect();
-        let mut workers = WorkerCounts::default();
         let mut plain = 0;
-        for crew in crews.iter().map(|crew| crew.workers()) {
-            workers.workers += crew.workers;
-            workers.busy += crew.busy;
-        }
         let mut depths: Option<BTreeMap<i16, usize>> = None;
         let mut groups = BTreeMap::<_, [usize; 2]>::new();
-        for (queue, gauges) in queues.iter().zip(&gauges) {
-            if let Some(of_queue) = queue.depth_by_priority() {
+        for gauges in &gauges {
+            if let Some(of_queue) = &gauges.depth_by_priority {
                 let depths = depths.get_or_insert_with(|| BTreeMap::from([(0, 0)]));
-                of_queue
-                    .into_iter()
-                    .for_each(|(priority, keys)| *depths.entry(priority).or_default() += keys);
+                for (priority, keys) in of_queue {
+                    *depths.entry(*priority).or_default() += keys;
+                }
             } else {
                 plain += gauges.depth;
             }
-            for GroupGauges { name, ready, held, .. } in queue.groups() {
-                let group = groups.entry(name).or_default();
+            for GroupGauges { name, ready, held, .. } in &gauges.groups {
+                let group = groups.entry(name.clone()).or_default();
                 group[0] += ready;
                 group[1] += held;
             }
@@ -267,8 +248,9 @@ impl Stats {
                 .iter()
                 .fold(Duration::ZERO, |all, g| all.saturating_add(g.unfinished_work)),
             longest_running: longest(|g| g.longest_running),
-            workers,
-            engine: engines.iter().map(|engine| engine.engine()).reduce(both),
+            workers: sum(|g| g.workers),
+            busy_workers: sum(|g| g.busy_workers),
+            engine: gauges.iter().filter_map(|g| g.engine.clone()).reduce(both),
         }
     }
 }

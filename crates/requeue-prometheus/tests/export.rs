@@ -1,8 +1,8 @@
 //! Scrapes of real queues, on a fake clock.
 
+use requeue::engine::{EngineGauges, ReadEngine, StoreGauges};
 use requeue::{
-    Add, Added, EngineGauges, FakeClock, GroupRules, Metrics, Outcome, ReadEngine, ReadWorkers, Source,
-    StoreGauges, WorkQueue, Worker, WorkerCounts,
+    Add, Added, FakeClock, Gauges, GroupRules, Metrics, Outcome, ReadGauges, Source, WorkQueue, Worker,
 };
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
@@ -78,7 +78,7 @@ fn busy(scraped: &Scraped) -> (WorkQueue<u64>, Arc<Engine>) {
     q.add(2).unwrap();
     assert_eq!(q.try_get().unwrap().retry().ok(), Some(MS));
     scraped.clock.advance(3 * MS);
-    q.try_get().unwrap().give_up();
+    q.try_get().unwrap().give_up("hopeless");
     q.add(3).unwrap();
     assert!(q.try_get().unwrap().again(Duration::from_secs(60)).is_ok());
     q.add(4).unwrap();
@@ -273,18 +273,20 @@ fn counts_outlive_the_queue_where_the_sink_is_kept() {
 }
 
 #[test]
-fn workers_of_ones_own_are_counted_while_they_are_there() {
-    struct Crew(WorkerCounts);
-    impl ReadWorkers for Crew {
-        fn workers(&self) -> WorkerCounts {
-            self.0
+fn workers_of_all_queues_of_a_name_are_counted_while_they_are_there() {
+    struct Crew(usize, usize);
+    impl ReadGauges for Crew {
+        fn gauges(&self) -> Gauges {
+            let mut gauges = Gauges::default();
+            (gauges.workers, gauges.busy_workers) = (self.0, self.1);
+            gauges
         }
     }
     let scraped = Scraped::new();
     let sink = Arc::new(scraped.metrics.queue("q").unwrap());
-    let crew = |workers, busy| -> Arc<dyn ReadWorkers> {
-        let crew: Arc<dyn ReadWorkers> = Arc::new(Crew(WorkerCounts { workers, busy }));
-        sink.attach_workers(Arc::downgrade(&crew));
+    let crew = |workers, busy| -> Arc<dyn ReadGauges> {
+        let crew: Arc<dyn ReadGauges> = Arc::new(Crew(workers, busy));
+        sink.attach("q", Arc::downgrade(&crew));
         crew
     };
     let shows = || (scraped.of_q("requeue_workers"), scraped.of_q("requeue_busy_workers"));

@@ -364,21 +364,19 @@ pub enum Call<K, V = ()> {
     Restore(Restored<K, V>),
     /// [`WorkQueue::cancel`](requeue::WorkQueue::cancel).
     Cancel(K),
-    /// [`WorkQueue::cancel_and_forget`](requeue::WorkQueue::cancel_and_forget).
-    CancelAndForget(K),
     /// [`WorkQueue::forget`](requeue::WorkQueue::forget).
     Forget(K),
-    /// [`WorkQueue::pause`](requeue::WorkQueue::pause).
+    /// [`WorkQueue::pause`](requeue::WorkQueue::pause) of the queue.
     Pause,
-    /// [`WorkQueue::resume`](requeue::WorkQueue::resume).
+    /// [`WorkQueue::resume`](requeue::WorkQueue::resume) of the queue.
     Resume,
-    /// [`WorkQueue::pause_key`](requeue::WorkQueue::pause_key).
+    /// [`WorkQueue::pause`](requeue::WorkQueue::pause) of the key.
     PauseKey(K),
-    /// [`WorkQueue::resume_key`](requeue::WorkQueue::resume_key).
+    /// [`WorkQueue::resume`](requeue::WorkQueue::resume) of the key.
     ResumeKey(K),
-    /// [`WorkQueue::pause_group`](requeue::WorkQueue::pause_group): of the key's group.
+    /// [`WorkQueue::pause`](requeue::WorkQueue::pause) of the key's group.
     PauseGroup(K),
-    /// [`WorkQueue::resume_group`](requeue::WorkQueue::resume_group).
+    /// [`WorkQueue::resume`](requeue::WorkQueue::resume) of the key's group.
     ResumeGroup(K),
     /// [`WorkQueue::lift_rate`](requeue::WorkQueue::lift_rate).
     LiftRate,
@@ -410,7 +408,7 @@ impl<K, V> Call<K, V> {
         match self {
             Self::Add(trigger) | Self::AddWhenRoom(trigger, _) => Some(&trigger.key),
             Self::Restore(restored) => Some(&restored.key),
-            Self::Cancel(key) | Self::CancelAndForget(key) | Self::Forget(key) => Some(key),
+            Self::Cancel(key) | Self::Forget(key) => Some(key),
             Self::PauseKey(key) | Self::ResumeKey(key) => Some(key),
             Self::PauseGroup(key) | Self::ResumeGroup(key) => Some(key),
             Self::AddMany(triggers) => match &**triggers {

@@ -11,7 +11,7 @@ use crate::sim_worker::{Asleep, Found, Going, Look, SimWorker};
 use crate::source::Source;
 use crate::trace::{Quoted, Seconds, Trace, since_origin};
 use crate::{Call, End, Event, Failure, Key, Rng, Run, Sim, Summary, Trigger, Value, World};
-use requeue::{AddWhenRoom, Added, Clock, Drain, DrainOptions, FakeClock, Instant, Item, Refused};
+use requeue::{AddWhenRoom, Added, Clock, Drain, DrainOptions, FakeClock, Instant, Item, Refused, Scope};
 use std::fmt::Write;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -238,15 +238,14 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
                 return Some(added.map_err(|refused| refused.reason));
             }
             Call::Cancel(key) => drop(queue.cancel(key)),
-            Call::CancelAndForget(key) => drop(queue.cancel_and_forget(key)),
             Call::Forget(key) => queue.forget(key),
             // refused once the queue ends
-            Call::Pause => _ = queue.pause(),
-            Call::Resume => _ = queue.resume(),
-            Call::PauseKey(key) => _ = queue.pause_key(key.clone()),
-            Call::ResumeKey(key) => _ = queue.resume_key(key),
-            Call::PauseGroup(key) => _ = queue.pause_group(key),
-            Call::ResumeGroup(key) => _ = queue.resume_group(key),
+            Call::Pause => _ = queue.pause(Scope::Queue),
+            Call::Resume => _ = queue.resume(Scope::Queue),
+            Call::PauseKey(key) => _ = queue.pause(Scope::Key(key.clone())),
+            Call::ResumeKey(key) => _ = queue.resume(Scope::Key(key)),
+            Call::PauseGroup(key) => _ = queue.pause(Scope::GroupOf(key.clone())),
+            Call::ResumeGroup(key) => _ = queue.resume(Scope::GroupOf(key)),
             Call::LiftRate => _ = queue.lift_rate(),
             Call::Close => queue.close(),
             Call::ShutDown => _ = queue.shut_down(),
@@ -285,7 +284,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
         let Some(key) = call.key() else { return };
         let log = self.world.log(key);
         match call {
-            Call::Cancel(_) | Call::CancelAndForget(_) => log.owed = false,
+            Call::Cancel(_) => log.owed = false,
             _ if matches!(answer, Some(Ok(_))) => {
                 log.triggers += 1;
                 log.owed = true;
@@ -526,7 +525,7 @@ fn end_run<K: Key, V: Value>(item: Item<'static, K, V>, end: End) -> bool {
         End::Retry => return item.retry().is_ok(),
         End::RetryAfter(delay) => return item.retry_after(delay).is_ok(),
         End::Again(delay) => return item.again(delay).is_ok(),
-        End::GiveUp => item.give_up(),
+        End::GiveUp => item.give_up("the plan gives it up"),
         End::Panic => {
             // without the hook: there is no reader for it
             let unwound = catch_unwind(AssertUnwindSafe(move || {

@@ -17,7 +17,7 @@ const WAITING: [(WaitingKeys, &str); 4] = [
     (WaitingKeys::WaitForRetries, "retries"),
 ];
 
-const CALLS: &str = "add, add-when-room, add-many, restore, cancel, cancel-and-forget, forget, pause, resume, \
+const CALLS: &str = "add, add-when-room, add-many, restore, cancel, forget, pause, resume, \
                      pause-group, resume-group, lift-rate, close, shut-down, drain, workers or cancel-get";
 
 impl<K: Display, V: Value> Display for Call<K, V> {
@@ -42,7 +42,6 @@ impl<K: Display, V: Value> Display for Call<K, V> {
             }
             Self::Restore(restored) => write_restored(f, restored),
             Self::Cancel(key) => write!(f, "cancel {}", Quoted(key)),
-            Self::CancelAndForget(key) => write!(f, "cancel-and-forget {}", Quoted(key)),
             Self::Forget(key) => write!(f, "forget {}", Quoted(key)),
             Self::PauseKey(key) => write!(f, "pause {}", Quoted(key)),
             Self::ResumeKey(key) => write!(f, "resume {}", Quoted(key)),
@@ -156,7 +155,6 @@ pub(crate) fn read_call<K: FromStr, V: Value>(text: &str) -> Result<Call<K, V>, 
         }
         "restore" => Call::Restore(rest.restored()?),
         "cancel" => Call::Cancel(rest.key()?),
-        "cancel-and-forget" => Call::CancelAndForget(rest.key()?),
         "forget" => Call::Forget(rest.key()?),
         "pause" if rest.is_empty() => Call::Pause,
         "resume" if rest.is_empty() => Call::Resume,
@@ -339,7 +337,7 @@ mod tests {
             vec![Call::Close, Call::ShutDown, Call::Pause, Call::Resume];
         calls.extend([Call::Cancel(odd.clone()), Call::Forget(String::new())]);
         calls.extend([Call::PauseKey(odd.clone()), Call::ResumeKey(odd.clone())]);
-        calls.extend([Call::CancelAndForget(odd.clone()), Call::LiftRate]);
+        calls.push(Call::LiftRate);
         let debounce = Debounce::new(second / 2).max(second * 2);
         for debounce in [debounce, debounce.leading(), Debounce::new(Duration::ZERO)] {
             calls.push(Trigger::now(odd.clone()).debounce(debounce).priority(-3).into());

@@ -76,7 +76,7 @@ fn busy(seed: u64) -> String {
         busy = busy.producer(ms(0)..=ms(100), |rng| -> Call<u64> {
             let key = rng.below(8);
             match rng.below(9) {
-                6 => Call::CancelAndForget(key),
+                6 => Call::Forget(key),
                 7 => Trigger::now(key).debounce(Debounce::new(ms(5)).max(ms(20)).leading()).into(),
                 8 => Restored::new(key).failures(1).attempt(2).due(ms(10)).into(),
                 0 => Call::Cancel(key),
@@ -212,7 +212,7 @@ fn what_a_restored_key_does_is_found_small() {
                 let key = rng.below(9);
                 match rng.below(3) {
                     0 => Restored::new(key).failures(2).attempt(3).due(ms(250)).into(),
-                    1 => Call::CancelAndForget(key),
+                    1 => Call::Cancel(key),
                     _ => Trigger::now(key).into(),
                 }
             })

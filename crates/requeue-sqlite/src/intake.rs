@@ -8,7 +8,7 @@ use crate::schedule::Rule;
 use crate::schema::not_applied;
 use crate::store::Store;
 use crate::writer::{Intake, Obeyed, OnWritten};
-use requeue::{Refused, Source};
+use requeue::{Refused, Scope, Source};
 use requeue_engine::{EngineError, Key, StoredTrigger};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -92,7 +92,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
     }
 
     fn lose(&self) {
-        self.front.pause();
+        self.front.pause(Scope::Queue);
         Source::front(&self.front).cancel_runs();
     }
 
@@ -112,11 +112,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
                 Err(e) => Obeyed::Answer(e.to_string()),
             },
             "pause" => {
-                self.front.pause();
+                self.front.pause(Scope::Queue);
                 Obeyed::InFile
             }
             "resume" => {
-                self.front.resume();
+                self.front.resume(Scope::Queue);
                 Obeyed::InFile
             }
             _ => Obeyed::InFile,

@@ -9,7 +9,7 @@ use crate::schedule::Rule;
 use crate::schema::not_applied;
 use requeue::{
     Add, Added, Cancelled, Drain, DrainOptions, Get, GetMany, Item, Items, KeyState, NotHeld, Phase, Refused,
-    ShutDown, Snapshot, Source, Stats, TryGetError, WorkQueue,
+    Scope, ShutDown, Snapshot, Source, Stats, TryGetError, WorkQueue,
 };
 use requeue_engine::{AddFailed, Answer, AsyncQueue, EngineError, Key, LocalQueue, Op, StoredTrigger};
 use serde::Serialize;
@@ -262,7 +262,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     pub fn cancel_and_forget(&self, key: &K) -> Op<Option<Cancelled<V>>> {
         self.inner.ledger.unschedule(key);
-        self.when_written(self.inner.front.cancel_and_forget(key))
+        self.inner.front.forget(key);
+        self.when_written(self.inner.front.cancel(key))
     }
 
     /// Waits for the next key, like [`WorkQueue::get`].
@@ -435,7 +436,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pause(&self) -> Op<bool> {
-        let paused = self.inner.front.pause();
+        let paused = self.inner.front.pause(Scope::Queue);
         self.note_pause(true, paused)
     }
 
@@ -455,7 +456,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn resume(&self) -> Op<bool> {
-        let resumed = self.inner.front.resume();
+        let resumed = self.inner.front.resume(Scope::Queue);
         self.note_pause(false, resumed)
     }
 
@@ -470,7 +471,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Queue<K, V> {
     /// ```
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.inner.front.is_paused()
+        self.inner.front.paused(Scope::Queue)
     }
 
     /// Options that other processes have asked for and this queue does not support: keys with priorities or

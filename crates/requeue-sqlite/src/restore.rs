@@ -7,7 +7,7 @@ use crate::run_ledger::Ignored;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
 use crate::store::Store;
-use requeue::{Add, Instant, Refused, Restore, Source};
+use requeue::{Add, Instant, Refused, Restore, Scope, Source};
 use requeue_engine::{EngineError, Key};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,7 +44,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
             }
         }
         if store.is_paused(number)? {
-            self.front.pause();
+            self.front.pause(Scope::Queue);
         }
         Ok(last)
     }

@@ -31,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 /// # use requeue::{Add, RunEnd, WorkQueue};
 /// let q = WorkQueue::new();
 /// let run = q.await_run("a", Add::now())?;
-/// q.try_get()?.give_up();
+/// q.try_get()?.give_up("no such object");
 /// assert_eq!(run.wait(), Ok(RunEnd::GiveUp));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -325,9 +325,9 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// A key's age counts from when it became ready. For a timer that is its due instant, but no earlier than
     /// the last key that became ready before the timer was looked at. A trigger that raises the key's
-    /// priority does not change its age. The age stands still while the [queue](crate::WorkQueue::pause) or
-    /// the key's [group](crate::WorkQueue::pause_group) is paused. It starts anew when a [pause of the
-    /// key](crate::WorkQueue::pause_key) ends, because the key goes to the back of the line. It goes on while
+    /// priority does not change its age. The age stands still while the queue or the key's group is
+    /// [paused](crate::WorkQueue::pause). It starts anew when a pause of the key itself ends, because the key
+    /// goes to the back of the line. It goes on while
     /// a group is at its cap or a rate has no token.
     ///
     /// With zero, every ready key is overdue. A time that is never reached, such as `Duration::MAX`, has no
@@ -464,7 +464,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// longest. That key is [cancelled](WorkQueue::cancel), with its timer and its value, and `on_dropped` is
     /// called, so that no key is lost silently. Its failures stay on record. If no key is ready, the trigger
     /// is refused. Priority does not count here: the oldest key goes, even with the highest priority. A key
-    /// that is itself [paused](WorkQueue::pause_key) is not dropped. Keys of a paused queue are, and those of
+    /// that is itself [paused](WorkQueue::pause) is not dropped. Keys of a paused queue are, and those of
     /// a group that is paused, at its cap or without a token.
     ///
     /// `on_dropped` runs in the call that added the new key, after the add and outside the lock; it may call

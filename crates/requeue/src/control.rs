@@ -1,32 +1,15 @@
 //! Calls that change what the queue does with a key (rule B7).
 
-use crate::hold::Shared;
-use crate::key::AsKey;
 use crate::{CancelRun, Cancelled, WorkQueue};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-
-impl<K, V> Shared<K, V> {
-    fn cancel<Q>(&self, key: &Q, hash: u32, forget: bool) -> Option<Cancelled<V>>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let mut hold = self.enter(&mut None);
-        let (cancelled, gone) = hold.cancel(key, hash, forget);
-        self.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
-        hold.close();
-        drop(gone);
-        cancelled
-    }
-}
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Cancels everything that asks for a run of `key`: it is no longer ready, dirty or waiting, and its
     /// value is taken. Returns what was there, or `None` if there was nothing.
     ///
     /// A current run goes on, and its retry is accepted. The failures stay on record:
-    /// [`cancel_and_forget`](Self::cancel_and_forget) clears them too. A key that is added again goes to the
+    /// [`forget`](Self::forget) clears them. A key that is added again goes to the
     /// back of the line, and its next run is attempt 1.
     ///
     /// An [`add`](Self::add) that returns before this call begins is cancelled with the rest; one that begins
@@ -58,30 +41,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        self.shared.cancel(key, hash, false)
+        let mut hold = self.shared.enter(&mut None);
+        let (cancelled, gone) = hold.cancel(key, hash);
+        self.shared.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
+        hold.close();
+        drop(gone);
+        cancelled
     }
 
-    /// [`cancel`](Self::cancel) and [`forget`](Self::forget) in one: the failures are cleared too, even if
-    /// nothing else was there.
-    ///
-    /// ```
-    /// # let q = requeue::WorkQueue::new();
-    /// q.add_rate_limited("a")?;
-    /// q.cancel_and_forget("a");
-    /// assert!(q.state("a").is_none() && q.num_requeues("a") == 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Like [`cancel`](Self::cancel), and if a user's limiter panics, which is told first.
-    pub fn cancel_and_forget(&self, key: impl AsKey<K>) -> Option<Cancelled<V>> {
-        key.with_key(|key| {
-            let hash = self.hash(key);
-            self.shared.forget_own(key);
-            self.shared.cancel(key, hash, true)
-        })
-    }
     /// Asks the run of `key` to end, if a [`Worker`](crate::Worker) has it: an async handler is dropped, a blocking one
     /// is told by [`Run::cancelled`](crate::Run::cancelled) and keeps the key until it has returned. The run ends with
     /// [`Failure::Cancelled`](crate::Failure::Cancelled), as `how` says, even if its handler returns success afterwards.

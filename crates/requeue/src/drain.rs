@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
+use crate::failure::Failure;
 use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
@@ -10,7 +11,6 @@ use crate::wait::{Limit, Step};
 use requeue_core::{Core, DrainBase};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ impl<K, V> Shared<K, V> {
     /// Reports unfinished keys to the workers of this queue, each key once. A run that ends `late`, after a
     /// drain's answer, reports the keys it has left itself.
     pub(crate) fn tell_unfinished(&self, late: bool) {
-        let hooks: Vec<_> = self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect();
+        let hooks = self.give_up_hooks();
         // without a hook nothing is lent, and the list is only marked as reported
         let most = if hooks.is_empty() { 0 } else { LENT_AT_ONCE };
         loop {
@@ -157,8 +157,9 @@ impl<K, V> Shared<K, V> {
                 return;
             }
             for (loan, reason) in &lent {
+                let failure = Failure::Unfinished(*reason);
                 for hook in &hooks {
-                    quietly(|| hook(loan.get(), *reason));
+                    quietly(|| hook(loan.get(), &failure));
                 }
             }
             let mut hold = self.lock();

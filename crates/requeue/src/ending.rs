@@ -1,5 +1,6 @@
 //! The end of a run: the guard's part, and the work after the lock hold.
 
+use crate::failure::Failure;
 use crate::hold::{Hold, Later, Shared};
 use crate::journal::Journal;
 use crate::owner::Owner;
@@ -175,6 +176,18 @@ impl<K> Ending<'_, K> {
             Self::Keeping(_) => _ = self.end(shared, How::Succeed, None::<V>, None, true),
         }
         panic.resume();
+    }
+
+    /// Ends the run of a guard that gives its key up, and tells this queue's workers and the journal why, unless the
+    /// run has ended already.
+    pub(crate) fn give_up_for<V>(&mut self, shared: &Shared<K, V>, failure: &Failure) {
+        if let Some(key) = self.key().filter(|_| !self.has_ended(shared)) {
+            for hook in shared.give_up_hooks() {
+                quietly(|| hook(key, failure));
+            }
+            shared.tell_journal(|journal| journal.gives_up(key, failure));
+        }
+        self.give_up(shared);
     }
 
     pub(crate) fn give_up<V>(&mut self, shared: &Shared<K, V>) {

@@ -1,10 +1,11 @@
 //! The seam for engines. Users find it in the crate `requeue-engine`, beside all else that engines share.
 
+pub use crate::engine_gauges::{EngineGauges, LeaseGauges, ReadEngine, StoreGauges};
 pub use crate::journal::{Journal, Known};
 pub use crate::source::LocalQueue;
 
 use crate::add::Add;
-use crate::{AddError, AddResult, Builder, Clock, Metrics, ReadEngine, Refused, Run, WorkQueue};
+use crate::{AddError, AddResult, Builder, Clock, Metrics, Refused, Run, WorkQueue};
 use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use std::any::Any;
 use std::hash::{BuildHasher, Hash};
@@ -207,11 +208,11 @@ impl<K, V> LocalQueue<K, V> {
         self.shared.cancel_runs();
     }
 
-    /// Tells the queue's metrics where to read the engine's figures, as long as the `engine` lives. Returns
-    /// false if the queue has no metrics.
+    /// Sets where the queue's [`Gauges::engine`](crate::Gauges::engine) is read, as long as the `engine` lives.
+    /// Returns false if the queue has no metrics. Call it once.
     ///
     /// ```
-    /// # use requeue::{EngineGauges, ReadEngine, Source, WorkQueue};
+    /// # use requeue::{Source, WorkQueue, engine::{EngineGauges, ReadEngine}};
     /// # use std::sync::Arc;
     /// # struct File;
     /// # impl ReadEngine for File {
@@ -221,7 +222,7 @@ impl<K, V> LocalQueue<K, V> {
     /// assert!(!WorkQueue::<u32>::new().front().attach_engine(&engine));
     /// ```
     pub fn attach_engine(&self, engine: &Arc<dyn ReadEngine>) -> bool {
-        self.shared.tell(|metrics| metrics.attach_engine(Arc::downgrade(engine)));
+        let _ = self.shared.engine.set(Arc::downgrade(engine));
         self.shared.metrics.is_some()
     }
 

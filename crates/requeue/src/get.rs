@@ -183,7 +183,7 @@ impl<K, V> Hold<'_, K, V> {
 #[inline]
 pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, K, V>> {
     let mut reading = None;
-    let mut hold = shared.enter_for_key(&mut reading);
+    let mut hold = shared.look_for_key(&mut reading);
     match hold.get() {
         Got::Item(taken) => {
             hold.close_with(&taken, None, None);
@@ -196,7 +196,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
 /// [`WorkQueue::try_get`](crate::WorkQueue::try_get).
 #[inline]
 pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
-    let mut hold = shared.enter_for_key(&mut None);
+    let mut hold = shared.look_for_key(&mut None);
     match hold.get() {
         Got::Item(taken) => {
             hold.close_with(&taken, None, None);

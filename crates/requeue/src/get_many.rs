@@ -167,7 +167,7 @@ pub(crate) fn try_get_many<K, V>(
     let mut keys = 0;
     loop {
         ask.make_room(keys, shared, &mut left);
-        let mut hold = shared.enter_for_key(&mut reading);
+        let mut hold = shared.look_for_key(&mut reading);
         match ask.take(&mut hold, &owner, &mut left) {
             PollResult::Keys(taken) => {
                 return Ok(ask.hand_out(taken, hold, &owner, None, left));

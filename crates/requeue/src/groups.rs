@@ -16,7 +16,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// * **Of two groups that always have ready keys, the numbers of keys handed out, each divided
     ///   by the group's weight, never differ by more than 2** since any moment.
     /// * A group without a ready key loses the rest of its turn. It then costs nothing, and is forgotten with
-    ///   its last key, unless it is [paused](crate::WorkQueue::pause_group) or its
+    ///   its last key, unless it is [paused](crate::WorkQueue::pause) or its
     ///   [bucket](crate::GroupRules::rate) is not full.
     /// * With [priorities](Self::priorities) the highest priority goes first, and groups take
     ///   turns within each priority; or the other way round:

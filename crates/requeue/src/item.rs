@@ -1,8 +1,10 @@
 //! [`Item`]: a held key, the guard that `get` returns.
 
 use crate::ending::{Guard, after_end, finish, put_back};
+use crate::failure::{BoxError, Failure};
 use crate::hold::Shared;
 use crate::owner::Owner;
+use crate::panics::quietly;
 use crate::{Fence, Instant, Refused};
 use requeue_core::{Handout, RunRef};
 use std::cell::Cell;
@@ -197,16 +199,32 @@ impl<'q, K, V> Item<'q, K, V> {
     /// Ends the run as a failure that is not retried: the key is forgotten. A trigger that came during the
     /// run still gets its run, at attempt 1.
     ///
+    /// The reason goes to [`on_give_up`](crate::WorkerBuilder::on_give_up) of the queue's workers, as a
+    /// [`Failure::Error`], and to the store of an engine. Metrics count the run as [`RunEnd::GiveUp`].
+    ///
+    /// [`RunEnd::GiveUp`]: crate::RunEnd::GiveUp
+    ///
     /// ```
-    /// # let q = requeue::WorkQueue::new();
+    /// # use requeue::{WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .workers(0) // they only hear of it
+    ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|_| ())?;
     /// q.add("a")?;
-    /// q.try_get()?.give_up();
+    /// q.try_get()?.give_up("no such object");
     /// assert!(q.state("a").is_none());
+    /// assert_eq!(told.recv()?, "a: no such object");
+    /// # drop(worker);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn give_up(mut self) {
+    pub fn give_up(mut self, reason: impl Into<BoxError>) {
+        let failure = Failure::Error(reason.into());
         let (shared, mut ending) = self.guard.ending();
-        ending.give_up(shared);
+        ending.give_up_for(shared, &failure);
+        quietly(|| drop(failure));
     }
 
     /// Ends the run as a failure: the limiter decides when the key comes back. A value that was not taken

@@ -99,7 +99,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// ```
     fn refused(&self, _key: &K) {}
 
-    /// A worker is about to end a run of this key without a retry. Called outside the lock; the next
+    /// A run of this key is about to end without a retry, for this reason. Called outside the lock; the next
     /// [`changed`](Self::changed) of the key reports the end of that run.
     ///
     /// ```
@@ -111,7 +111,7 @@ pub trait Journal<K, V>: Send + Sync {
     /// # fn gives_up(&self, _: &u32, _: &dyn std::fmt::Display) {}
     /// # fn fence(&self, _: &u32) -> Fence { Fence(3) }
     /// # }
-    /// Recorder.gives_up(&4711, &"no such order"); // a worker calls it
+    /// Recorder.gives_up(&4711, &"no such order"); // the queue calls it
     /// ```
     fn gives_up(&self, key: &K, why: &dyn fmt::Display);
 

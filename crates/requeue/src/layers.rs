@@ -3,14 +3,11 @@
 //! They are sealed, so that they can grow. Each method only calls the inherent
 //! method of the same name, where its documentation is.
 
-use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddError, AddResult, NotHeld, TryGetError};
 use crate::get::Get;
-use crate::get_many::GetMany;
 use crate::item::Item;
-use crate::items::Items;
-use crate::{KeyState, Phase, Stats, WorkQueue};
+use crate::{Stats, WorkQueue};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -53,20 +50,10 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// let q: &dyn Queue<&str, u32> = &q;
     /// q.add_value("a", 3).expect("open");
     /// q.add_value("a", 4).expect("open");
-    /// assert_eq!(q.get_blocking().expect("ready").take_value(), Some(7));
+    /// assert_eq!(q.get().wait().expect("ready").take_value(), Some(7));
     /// # Ok::<_, requeue::BuildError>(())
     /// ```
     fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
-    /// [`WorkQueue::add_many`], with a `Vec` so that it can be called on a `dyn Queue`
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert!(q.add_many(vec!["a", "b", "a"]).all().is_ok());
-    /// assert_eq!(q.len(), 2);
-    /// ```
-    fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V>;
     /// [`WorkQueue::get`]
     ///
     /// ```
@@ -77,27 +64,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert_eq!(q.get().wait().map(|item| *item.key()), Some("a"));
     /// ```
     fn get(&self) -> Get<'_, K, V>;
-    /// [`WorkQueue::get_many`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// q.add("a").expect("open");
-    /// assert_eq!(q.get_many(8).wait().map(|items| items.len()), Some(1));
-    /// ```
-    fn get_many(&self, most: usize) -> GetMany<'_, K, V>;
-    /// [`WorkQueue::get_blocking`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// q.shut_down();
-    /// assert!(q.get_blocking().is_none());
-    /// ```
-    #[must_use = "dropping the item ends its run as done; `None` means that the queue is shut down and worked off"]
-    fn get_blocking(&self) -> Option<Item<'_, K, V>>;
     /// [`WorkQueue::try_get`]
     ///
     /// # Errors
@@ -111,19 +77,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert!(q.try_get().is_err(), "nothing is ready");
     /// ```
     fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
-    /// [`WorkQueue::try_get_many`]
-    ///
-    /// # Errors
-    ///
-    /// See [`WorkQueue::try_get_many`].
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert!(q.try_get_many(8).is_err(), "nothing is ready");
-    /// ```
-    fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError>;
     /// [`WorkQueue::done`]
     ///
     /// # Errors
@@ -137,16 +90,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert!(q.done(&"a").is_err(), "nobody holds it");
     /// ```
     fn done(&self, key: &K) -> Result<(), NotHeld>;
-    /// [`WorkQueue::state`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// q.add("a").expect("open");
-    /// assert!(q.state(&"a").is_some_and(|state| state.ready));
-    /// ```
-    fn state(&self, key: &K) -> Option<KeyState>;
     /// [`WorkQueue::len`]
     ///
     /// ```
@@ -171,7 +114,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// use requeue::{Queue, WorkQueue};
     /// let q = WorkQueue::new();
     /// let q: &dyn Queue<&str> = &q;
-    /// assert_eq!(q.stats().ready, 0);
+    /// assert_eq!(q.stats().waiting, 0);
     /// ```
     fn stats(&self) -> Stats;
     /// [`WorkQueue::shutting_down`]
@@ -183,25 +126,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert!(!q.shutting_down());
     /// ```
     fn shutting_down(&self) -> bool;
-    /// [`WorkQueue::phase`]
-    ///
-    /// ```
-    /// use requeue::{Phase, Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert_eq!(q.phase(), Phase::Open);
-    /// ```
-    fn phase(&self) -> Phase;
-    /// [`WorkQueue::close`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// q.close();
-    /// assert!(q.add("a").is_err());
-    /// ```
-    fn close(&self);
     /// [`WorkQueue::shut_down`]
     ///
     /// ```
@@ -313,20 +237,13 @@ impl<K: Hash + Eq + Send + Sync, V: Send, S: BuildHasher + Send + Sync> Queue<K,
     forward! { self => *self;
         fn add(&self, key: K) -> AddResult<K, V>;
         fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
-        fn add_many(&self, keys: Vec<K>) -> AddedMany<K, V>;
         fn get(&self) -> Get<'_, K, V>;
-        fn get_many(&self, most: usize) -> GetMany<'_, K, V>;
-        fn get_blocking(&self) -> Option<Item<'_, K, V>>;
         fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
-        fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError>;
         fn done(&self, key: &K) -> Result<(), NotHeld>;
-        fn state(&self, key: &K) -> Option<KeyState>;
         fn len(&self) -> usize;
         fn is_empty(&self) -> bool;
         fn stats(&self) -> Stats;
         fn shutting_down(&self) -> bool;
-        fn phase(&self) -> Phase;
-        fn close(&self);
         fn shut_down(&self) -> ShutDown;
         fn drain(&self, options: DrainOptions) -> Drain<'_, K, V>;
     }

@@ -16,8 +16,10 @@ mod builder;
 mod control;
 mod drain;
 mod ending;
+mod engine_gauges;
 mod error;
 mod explain;
+mod failure;
 mod fairness;
 mod filter;
 mod get;
@@ -70,6 +72,7 @@ pub use clock::{TokioClock, TokioClockError};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
 pub use error::{AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
+pub use failure::{BoxError, Failure};
 pub use get::Get;
 pub use get_many::GetMany;
 pub use getter::Getter;
@@ -80,10 +83,8 @@ pub use journal::Fence;
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
-pub use metrics::{
-    EngineGauges, Gauges, GroupGauges, LeaseGauges, Metrics, ReadEngine, ReadGauges, ReadWorkers, RunEnd,
-    StoreGauges, WorkerCounts,
-};
+pub use metrics::{Gauges, GroupGauges, Metrics, ReadGauges, RunEnd};
+pub use pause::Scope;
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{
@@ -100,8 +101,8 @@ pub use stream::ItemStream;
 pub use timeout::Timeout;
 pub use unfinished::{CancelRun, Unfinished};
 pub use worker::{
-    BoxError, Failure, Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker,
-    WorkerBuilder, WorkerFuture, WorkerTask,
+    Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker, WorkerBuilder,
+    WorkerFuture, WorkerTask,
 };
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]

@@ -29,12 +29,28 @@ macro_rules! debug {
 /// forward! { self => self.limiter; fn forget(&self, key: &K); }
 /// ```
 macro_rules! forward {
+    ($self:ident => $to:expr; { $($methods:tt)* }) => {
+        forward! { $self => $to; $($methods)* }
+    };
     ($self:ident => $to:expr; $(fn $name:ident(&self $(, $arg:ident: $type:ty)*) $(-> $answer:ty)?;)*) => {$(
         #[inline]
         fn $name(&$self $(, $arg: $type)*) $(-> $answer)? {
             $to.$name($($arg),*)
         }
     )*};
+}
+
+/// Implements a trait for pointers to what implements it, also `dyn`: each method calls that of the pointee.
+///
+/// ```text
+/// for_pointers! { Clock for (Arc, Box) { fn now(&self) -> Instant; } }
+/// ```
+macro_rules! for_pointers {
+    ($implemented:ident for ($($pointer:ident),+) $methods:tt) => {$(
+        impl<T: $implemented + ?Sized> $implemented for $pointer<T> {
+            forward! { self => **self; $methods }
+        }
+    )+};
 }
 
 /// Implements `Error` for an enum, with one message per variant.

@@ -1,9 +1,55 @@
-//! [`Metrics`] and gauges: what a queue reports about itself.
+//! [`Metrics`] and [`Gauges`]: what a queue reports about itself.
 
-use std::sync::Weak;
+use crate::engine_gauges::EngineGauges;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-pub use requeue_core::{Gauges, GroupGauges, RunEnd};
+pub use requeue_core::{GroupGauges, RunEnd};
+
+/// Values of the gauges of a queue: [`ReadGauges::gauges`].
+///
+/// The numbers of keys and the times are of one instant. A queue with more than 256 priorities or groups reads
+/// those in several lock holds: with more of them, these answers are not of one instant.
+///
+/// ```
+/// # use requeue::Gauges;
+/// fn urgent(gauges: &Gauges) -> usize {
+///     let depths = gauges.depth_by_priority.iter().flatten();
+///     depths.filter(|(priority, _)| *priority > 0).map(|(_, keys)| keys).sum()
+/// }
+/// assert_eq!(urgent(&Gauges::default()), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gauges {
+    /// Ready keys.
+    pub depth: usize,
+    /// Number of ready keys per priority, the lowest first, without priorities that have none. Paused keys are
+    /// included, so the sum is `depth`. `None` on a queue without priorities.
+    pub depth_by_priority: Option<Vec<(i16, usize)>>,
+    /// Keys with a timer, even if they are also ready or held.
+    pub waiting: usize,
+    /// Keys that workers have.
+    pub held: usize,
+    /// Held keys that were triggered during their run.
+    pub dirty: usize,
+    /// Time in line of the key that has been there longest; zero if there is none.
+    pub oldest_ready: Duration,
+    /// Sum of the times of all current runs.
+    pub unfinished_work: Duration,
+    /// Time of the longest current run.
+    pub longest_running: Duration,
+    /// Number of ready and held keys per group, for groups that
+    /// [`GroupRules::metrics`](crate::GroupRules::metrics) names and that have known keys. Groups with the same
+    /// name are listed separately.
+    pub groups: Vec<GroupGauges>,
+    /// Number of threads or tasks of the queue's [`Worker`](crate::Worker)s that have not ended.
+    pub workers: usize,
+    /// Number of workers that have a key.
+    pub busy_workers: usize,
+    /// Gauges of the queue's engine. `None` if the queue is in memory only, or its engine has none.
+    pub engine: Option<EngineGauges>,
+}
 
 /// A queue whose gauges can be read.
 ///
@@ -29,7 +75,8 @@ pub use requeue_core::{Gauges, GroupGauges, RunEnd};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ReadGauges: Send + Sync {
-    /// The current gauges. Reads the queue's clock once and takes its lock.
+    /// The current gauges. Reads the queue's clock once, and takes its lock: once for each 256 priorities and
+    /// groups. The gauges of an engine are in memory: this does not wait for an unreachable store.
     ///
     /// ```
     /// # use requeue::ReadGauges;
@@ -38,195 +85,6 @@ pub trait ReadGauges: Send + Sync {
     /// }
     /// ```
     fn gauges(&self) -> Gauges;
-
-    /// Number of ready keys per priority, the lowest first, without priorities that have none. Paused keys
-    /// are included, so the sum is [`Gauges::depth`]. `None` on a queue without priorities.
-    ///
-    /// The queue keeps no counts for it, except one number per key in groups with priorities: it reads the
-    /// line, 256 priorities per lock hold. With more of them the answer is not of one instant.
-    ///
-    /// ```
-    /// # use requeue::ReadGauges;
-    /// fn urgent(queue: &dyn ReadGauges) -> usize {
-    ///     let depths = queue.depth_by_priority().unwrap_or_default();
-    ///     depths.iter().filter(|(priority, _)| *priority > 0).map(|(_, keys)| keys).sum()
-    /// }
-    /// ```
-    fn depth_by_priority(&self) -> Option<Vec<(i16, usize)>> {
-        None
-    }
-
-    /// Number of ready and held keys per group, for groups that
-    /// [`GroupRules::metrics`](crate::GroupRules::metrics) names and that have known keys. Groups with the
-    /// same name are listed separately.
-    ///
-    /// The queue keeps no counts for it. It reads 256 groups per lock hold: with more of them the answer is
-    /// not of one instant.
-    ///
-    /// ```
-    /// # use requeue::ReadGauges;
-    /// fn busiest(queue: &dyn ReadGauges) -> Option<std::sync::Arc<str>> {
-    ///     queue.groups().into_iter().max_by_key(|group| group.held).map(|group| group.name)
-    /// }
-    /// ```
-    fn groups(&self) -> Vec<GroupGauges> {
-        Vec::new()
-    }
-}
-
-/// Number of a queue's worker threads or tasks, and how many of them have a key.
-///
-/// ```
-/// # use requeue::WorkerCounts;
-/// let idle = |counts: WorkerCounts| counts.workers - counts.busy;
-/// assert_eq!(idle(WorkerCounts { workers: 4, busy: 3 }), 1);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkerCounts {
-    /// Number of workers that have not ended.
-    pub workers: usize,
-    /// Number of workers that have a key.
-    pub busy: usize,
-}
-
-/// Workers whose counts can be read.
-///
-/// Implement it for workers of your own, and pass them to the sink ([`Metrics::attach_workers`]).
-///
-/// ```
-/// use requeue::{Metrics, ReadWorkers, WorkerCounts};
-/// use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-/// use std::sync::Arc;
-///
-/// struct Loops { threads: usize, busy: AtomicUsize }
-/// impl ReadWorkers for Loops {
-///     fn workers(&self) -> WorkerCounts {
-///         WorkerCounts { workers: self.threads, busy: self.busy.load(Relaxed) }
-///     }
-/// }
-/// fn tell(sink: &impl Metrics, loops: &Arc<Loops>) {
-///     let loops: Arc<dyn ReadWorkers> = loops.clone();
-///     sink.attach_workers(Arc::downgrade(&loops));
-/// }
-/// ```
-pub trait ReadWorkers: Send + Sync {
-    /// The counts now.
-    ///
-    /// ```
-    /// # use requeue::ReadWorkers;
-    /// fn is_idle(crew: &dyn ReadWorkers) -> bool {
-    ///     crew.workers().busy == 0
-    /// }
-    /// ```
-    fn workers(&self) -> WorkerCounts;
-}
-
-/// State of an engine's store at its last look.
-///
-/// It describes the whole queue, not this process: each process that works on it reports the same.
-///
-/// ```
-/// use requeue::StoreGauges;
-/// use std::time::Duration;
-/// let mut gauges = StoreGauges::default(); // an engine fills it in
-/// gauges.expired_owners = 1;
-/// let is_reaped = |gauges: &StoreGauges| gauges.expired_owners == 0;
-/// assert!(!is_reaped(&gauges) && gauges.oldest_ready == Duration::ZERO);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoreGauges {
-    /// Keys in line. An engine may stop counting at a limit, here and below: see its documentation.
-    pub ready: u64,
-    /// Keys with a worker, in any process.
-    pub held: u64,
-    /// Keys with a timer, even if they are also in line or held.
-    pub waiting: u64,
-    /// Triggers of users' transactions that no process has read yet.
-    pub inbox: u64,
-    /// Keys whose last run gave up.
-    pub dead: u64,
-    /// How long the first key in line has been there; 0 if there is none.
-    pub oldest_ready: Duration,
-    /// Whether the queue is paused: none of its keys is handed out.
-    pub paused: bool,
-    /// Processes that have a lease.
-    pub owners: u64,
-    /// Processes whose lease has ended, and whose keys have not been given back yet.
-    pub expired_owners: u64,
-    /// Remaining time of the lease that ends first; `None` if no process has one.
-    pub shortest_lease: Option<Duration>,
-    /// Age of the database's oldest open snapshot; 0 if there is none. Rows that died since then cannot be
-    /// vacuumed.
-    pub oldest_snapshot: Duration,
-}
-
-/// A process's lease on a queue.
-///
-/// ```
-/// use requeue::LeaseGauges;
-/// let late = |lease: &LeaseGauges| lease.since_beat > lease.length / 2;
-/// assert!(!late(&LeaseGauges::default()));
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeaseGauges {
-    /// Whether the process has one. A process that has not asked for a key yet has none.
-    pub held: bool,
-    /// Length of a lease.
-    pub length: Duration,
-    /// Time since the last extension was sent that was answered; 0 without a lease.
-    pub since_beat: Duration,
-}
-
-/// Gauges of an engine, beside those of its front.
-///
-/// ```
-/// use requeue::EngineGauges;
-/// let mut gauges = EngineGauges::default(); // an engine fills it in
-/// gauges.up = true;
-/// assert!(gauges.store.is_none()); // it has not looked yet
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EngineGauges {
-    /// Whether the store answered the last look.
-    pub up: bool,
-    /// State of the store at that look; `None` if the store is not up.
-    pub store: Option<StoreGauges>,
-    /// The lease of this process.
-    pub lease: LeaseGauges,
-    /// How often this process has lost its lease.
-    pub leases_lost: u64,
-    /// Ends of runs that changed nothing: the store refused them because another process had the key by then,
-    /// or they could not be sent before the lease was lost.
-    pub ends_refused: u64,
-}
-
-/// An engine whose gauges can be read: [`Metrics::attach_engine`].
-///
-/// ```
-/// # use requeue::{EngineGauges, ReadEngine};
-/// struct File;
-/// impl ReadEngine for File {
-///     fn engine(&self) -> EngineGauges {
-///         let mut gauges = EngineGauges::default();
-///         gauges.up = true;
-///         gauges
-///     }
-/// }
-/// assert!(File.engine().up);
-/// ```
-pub trait ReadEngine: Send + Sync {
-    /// The engine's current figures. They are in memory: this does not wait for an unreachable store.
-    ///
-    /// ```
-    /// # use requeue::ReadEngine;
-    /// fn is_away(engine: &dyn ReadEngine) -> bool {
-    ///     !engine.engine().up
-    /// }
-    /// ```
-    fn engine(&self) -> EngineGauges;
 }
 
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
@@ -417,7 +275,7 @@ pub trait Metrics: Send + Sync + 'static {
     /// # let q = WorkQueue::builder().name("pods").metrics(sink.clone()).build()?;
     /// q.add_many(["a", "b"]).all()?;
     /// q.try_get()?.done();
-    /// q.try_get()?.give_up();
+    /// q.try_get()?.give_up("no such object");
     /// assert_eq!(*sink.0.lock().unwrap(), [RunEnd::Done, RunEnd::GiveUp]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -425,9 +283,9 @@ pub trait Metrics: Send + Sync + 'static {
     fn run_ended(&self, took: Duration, end: RunEnd) {
         let _ = (took, end);
     }
-    /// Called once, when the queue `name` is built, with the source of `workqueue_depth`,
-    /// `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` and the other
-    /// [`Gauges`]. Once the queue is gone the reference cannot be upgraded.
+    /// Called once, when the queue `name` is built, with the source of its [`Gauges`]: `workqueue_depth`,
+    /// `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` and the others. Once
+    /// the queue is gone the reference cannot be upgraded.
     ///
     /// ```
     /// # use requeue::{Metrics, ReadGauges, WorkQueue};
@@ -472,62 +330,10 @@ pub trait Metrics: Send + Sync + 'static {
     fn attach_labels(&self, labels: &[(String, String)]) {
         let _ = labels;
     }
-    /// Called once for each [`Worker`](crate::Worker) of the queue, when it starts, with the source of its
-    /// numbers of threads or tasks and of busy ones. They are 0 once all have ended. Once the worker's handle
-    /// is gone too the reference cannot be upgraded.
-    ///
-    /// ```
-    /// # use requeue::{Metrics, ReadWorkers, WorkQueue, Worker};
-    /// # use std::sync::{Arc, Mutex, Weak};
-    /// #[derive(Default)]
-    /// struct Crews(Mutex<Vec<Weak<dyn ReadWorkers>>>);
-    /// impl Metrics for Crews {
-    ///     fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
-    ///         self.0.lock().unwrap().push(workers);
-    ///     }
-    /// }
-    /// let crews = Arc::new(Crews::default());
-    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(crews.clone()).build()?;
-    /// let worker = Worker::of(&q).workers(3).start_threads(|_| ())?;
-    /// let crew = crews.0.lock().unwrap()[0].upgrade().expect("they are there");
-    /// assert_eq!((crew.workers().workers, crew.workers().busy), (3, 0));
-    /// worker.stop(std::time::Duration::MAX).wait();
-    /// assert_eq!(crew.workers().workers, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
-        let _ = workers;
-    }
-    /// Called once, when a queue of an engine with figures is opened, with their source.
-    ///
-    /// ```
-    /// # use requeue::{EngineGauges, Metrics, ReadEngine, Source, WorkQueue};
-    /// # use std::sync::{Arc, Mutex, Weak};
-    /// #[derive(Default)]
-    /// struct Engines(Mutex<Vec<Weak<dyn ReadEngine>>>);
-    /// impl Metrics for Engines {
-    ///     fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
-    ///         self.0.lock().unwrap().push(engine);
-    ///     }
-    /// }
-    /// # struct File;
-    /// # impl ReadEngine for File {
-    /// #     fn engine(&self) -> EngineGauges { EngineGauges::default() }
-    /// # }
-    /// let engines = Arc::new(Engines::default());
-    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(engines.clone()).build()?;
-    /// let engine: Arc<dyn ReadEngine> = Arc::new(File); // what an engine does when it opens a queue
-    /// assert!(q.front().attach_engine(&engine));
-    /// assert!(!engines.0.lock().unwrap()[0].upgrade().expect("it is there").engine().up);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
-        let _ = engine;
-    }
 }
 
-impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
-    forward! { self => **self;
+for_pointers! {
+    Metrics for (Arc, Box) {
         fn added(&self, keys: u64);
         fn coalesced(&self, triggers: u64);
         fn dropped(&self, keys: u64);
@@ -537,24 +343,5 @@ impl<M: Metrics + ?Sized> Metrics for std::sync::Arc<M> {
         fn run_ended(&self, took: Duration, end: RunEnd);
         fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
         fn attach_labels(&self, labels: &[(String, String)]);
-        fn attach_workers(&self, workers: Weak<dyn ReadWorkers>);
-        fn attach_engine(&self, engine: Weak<dyn ReadEngine>);
-    }
-}
-
-/// A boxed sink is a sink, also `Box<dyn Metrics>`.
-impl<M: Metrics + ?Sized> Metrics for Box<M> {
-    forward! { self => **self;
-        fn added(&self, keys: u64);
-        fn coalesced(&self, triggers: u64);
-        fn dropped(&self, keys: u64);
-        fn retried(&self);
-        fn timer_fired(&self, late: Duration);
-        fn handed_out(&self, waited: Duration);
-        fn run_ended(&self, took: Duration, end: RunEnd);
-        fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
-        fn attach_labels(&self, labels: &[(String, String)]);
-        fn attach_workers(&self, workers: Weak<dyn ReadWorkers>);
-        fn attach_engine(&self, engine: Weak<dyn ReadEngine>);
     }
 }

@@ -1,71 +1,148 @@
 //! Pause and resume (rule B7), and the lifting of a dispatch rate (rule B6).
 
-use crate::WorkQueue;
-use crate::hold::Shared;
-use std::borrow::Borrow;
+use crate::{Paused, WorkQueue};
 use std::hash::{BuildHasher, Hash};
 
-impl<K: Eq, V> Shared<K, V> {
-    fn pause_key(&self, key: K, hash: u32) -> bool {
-        // dropped without the lock, if it was known
-        let mut key = Some(key);
-        self.enter(&mut None).with(|hold| hold.core.pause_key(&mut key, hash))
-    }
+/// The part of a queue that [`WorkQueue::pause`] stops.
+///
+/// ```
+/// # use requeue::{Scope, WorkQueue};
+/// let q = WorkQueue::<u32>::builder().group_by(|key| key / 10).build()?;
+/// q.pause(Scope::GroupOf(42)); // 40 to 49
+/// q.pause(Scope::Key(7));
+/// assert!(q.paused(Scope::GroupOf(&40)) && !q.paused(Scope::Queue));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope<K> {
+    /// All keys.
+    Queue,
+    /// The keys of this key's [group](crate::Builder::group_by). The queue need not know the key.
+    GroupOf(K),
+    /// This key.
+    Key(K),
 }
 
-impl<K, V> Shared<K, V> {
-    fn resume_key<Q>(&self, key: &Q, hash: u32) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
-    {
-        let (was, gone) = self.enter(&mut None).with(|hold| hold.core.resume_key(key, hash));
-        drop(gone);
-        was
+impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
+    /// Hands out no key of the scope until [`resume`](Self::resume). Getters wait, and
+    /// [`try_get`](Self::try_get) returns "empty", if no other key is ready. Current runs go on, triggers are
+    /// accepted, and timers fire: keys become ready and count in [`len`](Self::len).
+    ///
+    /// Returns `false`, and changes nothing, if a drain or [`shut_down`](Self::shut_down) has begun: these lift
+    /// all pauses, so that the remaining keys can be worked off. [`close`](Self::close) does not. Pauses of one
+    /// scope do not add up: one `resume` ends any number of them.
+    ///
+    /// * [`Scope::Queue`]: each key keeps its place in line, and does not age for
+    ///   [`max_wait`](crate::Builder::max_wait).
+    /// * [`Scope::GroupOf`]: the group leaves the turns like one at its cap, and its keys do not age. A group
+    ///   without a known key can be paused too; the queue remembers it until it is resumed. Returns `false` on
+    ///   a queue without groups.
+    /// * [`Scope::Key`]: a ready key leaves the line. If it is held its run goes on, and its next run waits. An
+    ///   unknown key can be paused too, and is known from then on: [`state`](Self::state),
+    ///   [`snapshot`](Self::snapshot) and [`explain`](Self::explain) report it. [`cancel`](Self::cancel) works
+    ///   as usual. A custom order is told that the key [leaves](crate::ReadyOrder::leave) the line, and nothing
+    ///   more of it until it is resumed.
+    ///
+    /// The cost does not depend on the number of keys.
+    ///
+    /// ```
+    /// # use requeue::{Paused, Scope, WorkQueue};
+    /// fn tenant(key: &&str) -> String {
+    ///     key.split('/').next().unwrap_or_default().to_owned()
+    /// }
+    /// let q = WorkQueue::builder().group_by(tenant).build()?;
+    /// q.add_many(["noisy/1", "noisy/2", "small/1"]).all()?;
+    /// assert!(q.pause(Scope::GroupOf("noisy/")));
+    /// assert_eq!(q.try_get()?.key(), &"small/1");
+    /// assert!(q.try_get().is_err() && q.len() == 2);
+    /// assert_eq!(q.state("noisy/1").and_then(|state| state.paused), Some(Paused::Group));
+    ///
+    /// q.resume(Scope::GroupOf(&"noisy/"));
+    /// q.pause(Scope::Key("noisy/1"));
+    /// assert_eq!(q.try_get()?.key(), &"noisy/2");
+    ///
+    /// q.resume(Scope::Key(&"noisy/1"));
+    /// q.pause(Scope::Queue);
+    /// assert!(q.try_get().is_err() && q.len() == 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the user's `Hash`, `Eq`, group function or order panics. Then nothing has changed.
+    pub fn pause(&self, scope: Scope<K>) -> bool {
+        match scope {
+            Scope::Queue => self.shared.enter(&mut None).with(|hold| hold.core.pause()),
+            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.pause_group(&key)),
+            Scope::Key(key) => {
+                let hash = self.hash(&key);
+                // dropped without the lock, if it was known
+                let mut key = Some(key);
+                self.shared.enter(&mut None).with(|hold| hold.core.pause_key(&mut key, hash))
+            }
+        }
+    }
+
+    /// Hands out the keys of the scope again; `false` if it was not paused. Pauses of other scopes stay: a key
+    /// that is itself paused stays paused when the queue is resumed.
+    ///
+    /// A group goes behind those that wait for their turn, and its keys keep their order. A key that is ready
+    /// goes to the back of the line (of its priority, if there are priorities) as if it had become ready now,
+    /// and its age begins anew.
+    ///
+    /// ```
+    /// # use requeue::{Scope, WorkQueue};
+    /// let q = WorkQueue::new();
+    /// q.add_many(["a", "b"]).all()?;
+    /// q.pause(Scope::Key("a"));
+    /// assert!(q.resume(Scope::Key(&"a")) && !q.resume(Scope::Key(&"a")));
+    /// assert_eq!(q.try_get()?.key(), &"b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Like [`pause`](Self::pause).
+    pub fn resume(&self, scope: Scope<&K>) -> bool {
+        match scope {
+            Scope::Queue => self.shared.enter(&mut None).with(|hold| hold.core.resume()),
+            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key)),
+            Scope::Key(key) => {
+                let hash = self.hash(key);
+                let (was, gone) = self.shared.enter(&mut None).with(|hold| hold.core.resume_key(key, hash));
+                drop(gone);
+                was
+            }
+        }
+    }
+
+    /// Whether the scope itself is paused. [`state`](Self::state) tells of a key what pauses it: the queue, its
+    /// group, or a pause of its own.
+    ///
+    /// ```
+    /// # use requeue::{Scope, WorkQueue};
+    /// let q = WorkQueue::<u64>::new();
+    /// q.pause(Scope::Queue);
+    /// q.pause(Scope::Key(1));
+    /// assert!(q.paused(Scope::Queue) && q.paused(Scope::Key(&1)) && !q.paused(Scope::Key(&2)));
+    /// q.shut_down(); // lifts both
+    /// assert!(!q.paused(Scope::Queue) && !q.paused(Scope::Key(&1)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Like [`pause`](Self::pause).
+    #[must_use]
+    pub fn paused(&self, scope: Scope<&K>) -> bool {
+        match scope {
+            Scope::Queue => self.shared.hold(None).with(|hold| hold.core.is_paused()),
+            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key)),
+            Scope::Key(key) => self.state(key).is_some_and(|state| state.paused == Some(Paused::Key)),
+        }
     }
 }
 
 impl<K, V, S> WorkQueue<K, V, S> {
-    /// Hands out no key until [`resume`](Self::resume): getters wait, and [`try_get`](Self::try_get) returns
-    /// "empty". Current runs go on, triggers are accepted, and timers fire: keys become ready and count in
-    /// [`len`](Self::len). Each keeps its place in line, and does not age for
-    /// [`max_wait`](crate::Builder::max_wait).
-    ///
-    /// A drain and [`shut_down`](Self::shut_down) lift all pauses, so that the remaining keys can be worked
-    /// off. After that a pause returns `false` and changes nothing. [`close`](Self::close) alone does
-    /// neither.
-    ///
-    /// The cost does not depend on the number of ready keys. Pauses do not add up: one `resume` ends any
-    /// number of them.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::new();
-    /// q.add("a")?;
-    /// assert!(q.pause());
-    /// assert!(q.try_get().is_err());
-    /// assert_eq!(q.len(), 1);
-    /// q.resume();
-    /// assert_eq!(q.try_get()?.key(), &"a");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn pause(&self) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.pause())
-    }
-
-    /// Hands out keys again; `false` if the queue was not paused. Keys that are themselves paused stay
-    /// paused.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u64>::new();
-    /// q.pause();
-    /// assert!(q.resume() && !q.resume());
-    /// ```
-    pub fn resume(&self) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.resume())
-    }
-
     /// Lifts the [rate](crate::Builder::rate) for good, and those of [groups](crate::GroupRules::rate): keys
     /// are then handed out as fast as they are asked for. `false` if there was none. For a drain in a hurry,
     /// which otherwise keeps to the rate.
@@ -86,153 +163,5 @@ impl<K, V, S> WorkQueue<K, V, S> {
             self.shared.enter(&mut None).close();
         }
         lifted
-    }
-
-    /// Whether the queue is paused as a whole.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u64>::new();
-    /// q.pause();
-    /// assert!(q.is_paused());
-    /// q.shut_down(); // lifts it
-    /// assert!(!q.is_paused());
-    /// ```
-    #[must_use]
-    pub fn is_paused(&self) -> bool {
-        self.shared.hold(None).with(|hold| hold.core.is_paused())
-    }
-}
-
-impl<K, V, S> WorkQueue<K, V, S> {
-    /// Hands out no key of this key's [group](crate::Builder::group_by) until
-    /// [`resume_group`](Self::resume_group). `key` is any key of the group, which the queue need not know.
-    ///
-    /// The keys of a paused group stay ready, count in [`len`](Self::len), and do not age for
-    /// [`max_wait`](crate::Builder::max_wait); triggers, timers and current runs go on. The group leaves the
-    /// turns like one at its cap. A group without a known key can be paused too. The queue remembers each
-    /// paused group until it is resumed.
-    ///
-    /// Returns `false`, and changes nothing, if the queue has no groups, or if a drain or
-    /// [`shut_down`](Self::shut_down) has begun: these lift all pauses. The cost does not depend on the
-    /// number of the group's keys. Pauses of one group do not add up.
-    ///
-    /// ```
-    /// # use requeue::{Paused, WorkQueue};
-    /// fn tenant(key: &&str) -> String {
-    ///     key.split('/').next().unwrap_or_default().to_owned()
-    /// }
-    /// let q = WorkQueue::builder().group_by(tenant).build()?;
-    /// q.add_many(["noisy/1", "noisy/2", "small/1"]).all()?;
-    /// assert!(q.pause_group(&"noisy/"));
-    /// assert_eq!(q.try_get()?.key(), &"small/1");
-    /// assert!(q.try_get().is_err() && q.len() == 2);
-    /// assert_eq!(q.state("noisy/1").and_then(|state| state.paused), Some(Paused::Group));
-    /// q.resume_group(&"noisy/");
-    /// assert_eq!(q.try_get()?.key(), &"noisy/1");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the group function panics. Then nothing has changed.
-    pub fn pause_group(&self, key: &K) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.pause_group(key))
-    }
-
-    /// Hands out the keys of this key's group again; `false` if it was not paused. The group goes behind
-    /// those that wait for their turn; its keys keep their order.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u32>::builder().group_by(|key| key / 10).build()?;
-    /// q.pause_group(&42);
-    /// assert!(q.resume_group(&40) && !q.resume_group(&40));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Like [`pause_group`](Self::pause_group).
-    pub fn resume_group(&self, key: &K) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key))
-    }
-
-    /// Whether this key's group is paused.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::<u32>::builder().group_by(|key| key / 10).build()?;
-    /// q.pause_group(&42);
-    /// assert!(q.is_group_paused(&40) && !q.is_group_paused(&50));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// Like [`pause_group`](Self::pause_group).
-    #[must_use]
-    pub fn is_group_paused(&self, key: &K) -> bool {
-        self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key))
-    }
-}
-
-impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
-    /// Stops handing out this key until [`resume_key`](Self::resume_key). An unknown key can be paused too,
-    /// and is known from then on: [`state`](Self::state), [`snapshot`](Self::snapshot) and
-    /// [`explain`](Self::explain) report it.
-    ///
-    /// If the key is held its run goes on, and its next run waits: a dirty or retried key becomes ready and
-    /// is not handed out. A ready key leaves the line but still counts in [`len`](Self::len). Triggers,
-    /// [`cancel`](Self::cancel) and timers work as usual. A custom order is told that the key
-    /// [leaves](crate::ReadyOrder::leave) the line, and nothing more of it until it is resumed.
-    ///
-    /// A drain and [`shut_down`](Self::shut_down) lift all pauses. After that a pause returns `false` and
-    /// changes nothing. The cost is that of a [`cancel`](Self::cancel), however many keys there are.
-    ///
-    /// ```
-    /// # use requeue::{Paused, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// q.pause_key("a");
-    /// q.add_many(["a", "b"]).all()?;
-    /// assert_eq!(q.state("a").and_then(|state| state.paused), Some(Paused::Key));
-    /// assert_eq!(q.try_get()?.key(), &"b");
-    /// assert!(q.try_get().is_err());
-    /// q.resume_key("a");
-    /// assert_eq!(q.try_get()?.key(), &"a");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the user's `Hash`, `Eq` or order panics. Then nothing has changed.
-    pub fn pause_key(&self, key: K) -> bool {
-        let hash = self.hash(&key);
-        self.shared.pause_key(key, hash)
-    }
-
-    /// Hands out this key again; `false` if it was not paused. If it is ready it goes to the back of the line
-    /// (of its priority, if there are priorities) as if it had become ready now, and its age begins anew.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::new();
-    /// q.add_many(["a", "b"]).all()?;
-    /// q.pause_key("a");
-    /// assert!(q.resume_key("a"));
-    /// assert_eq!(q.try_get()?.key(), &"b");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If `Hash` or `Eq` panics. Then nothing has changed.
-    pub fn resume_key<Q>(&self, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
-    {
-        let hash = self.hash(key);
-        self.shared.resume_key(key, hash)
     }
 }

@@ -144,7 +144,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let deadline = limit.map(|limit| limit.at(reading));
         let mut left = A::Left::default();
         ask.make_room(0, shared, &mut left);
-        let hold = shared.enter_for_key(&mut reading);
+        let hold = shared.look_for_key(&mut reading);
         let look = PollState { reading, deadline, who, left: Leftovers(left) };
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
@@ -289,7 +289,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         if waiter.is_none() {
             let (mut reading, mut left) = (None, Leftovers(A::Left::default()));
             ask.make_room(0, shared, &mut left.0);
-            let mut hold = shared.enter_for_key(&mut reading);
+            let mut hold = shared.look_for_key(&mut reading);
             if ask.ends_at_once(&mut hold, &mut left.0) {
                 if let PollResult::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
                     return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));

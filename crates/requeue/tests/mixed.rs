@@ -3,7 +3,7 @@
 use requeue::limiter::Exponential;
 use requeue::{
     Add, AddWhenRoom, Clock, Debounce, DrainOptions, FakeClock, Get, GroupRules, InBackoff, Item, Restore,
-    WaitingKeys, WorkQueue,
+    Scope, WaitingKeys, WorkQueue,
 };
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -174,7 +174,7 @@ impl World {
             0 => drop(item.retry()),
             1 => drop(item.again(self.random.ms())),
             2 => drop(item),
-            3 => item.give_up(),
+            3 => item.give_up("hopeless"),
             4 => item.done(),
             _ => item.succeed(),
         }
@@ -203,13 +203,13 @@ impl World {
                 self.end(item);
             }
             14 => drop(self.q.cancel(&key)),
-            15 if self.random.one_in(3) => drop(self.q.pause()),
-            16 => drop(self.q.resume()),
-            17 => drop(self.q.pause_key(key)),
-            18 => drop(self.q.resume_key(&key)),
+            15 if self.random.one_in(3) => drop(self.q.pause(Scope::Queue)),
+            16 => drop(self.q.resume(Scope::Queue)),
+            17 => drop(self.q.pause(Scope::Key(key))),
+            18 => drop(self.q.resume(Scope::Key(&key))),
             // false without groups
-            23 => drop(self.q.pause_group(&key)),
-            24 => drop(self.q.resume_group(&key)),
+            23 => drop(self.q.pause(Scope::GroupOf(key))),
+            24 => drop(self.q.resume(Scope::GroupOf(&key))),
             19 => {
                 let due = self.clock.now() + self.random.ms();
                 let failures = self.random.below(3) as u32;

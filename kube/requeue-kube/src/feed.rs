@@ -134,7 +134,8 @@ impl Feed {
     /// Removes a deleted object: it no longer runs, and all its state is forgotten.
     pub(crate) fn gone(&self, key: &ObjectKey) {
         self.echoes.gone(key);
-        self.queue.cancel_and_forget(key);
+        self.queue.cancel(key);
+        self.queue.forget(key);
         self.failures.set(key, None);
         self.given_up().remove(key);
     }

@@ -6,9 +6,7 @@
 //! after which the object comes again.
 
 use crate::{Causes, ObjectKey};
-use requeue::{
-    Clock, Metrics, Outcome, ReadEngine, ReadGauges, ReadWorkers, Restore, Run, RunEnd, WorkQueue,
-};
+use requeue::{Clock, Metrics, Outcome, ReadGauges, Restore, Run, RunEnd, WorkQueue};
 use requeue_prometheus::QueueSink;
 use std::cell::Cell;
 use std::sync::Weak;
@@ -120,11 +118,5 @@ impl Metrics for Sink {
     }
     fn attach_labels(&self, labels: &[(String, String)]) {
         self.0.attach_labels(labels);
-    }
-    fn attach_workers(&self, workers: Weak<dyn ReadWorkers>) {
-        self.0.attach_workers(workers);
-    }
-    fn attach_engine(&self, engine: Weak<dyn ReadEngine>) {
-        self.0.attach_engine(engine);
     }
 }

@@ -11,7 +11,7 @@ use crate::watch::{OnError, Start};
 use crate::{Action, Cause, Causes, Config, ObjectKey, Reconcilable};
 use futures::FutureExt;
 use kube::runtime::reflector::{ObjectRef, Store};
-use requeue::{KeyState, Page, Tokio, WorkQueue, Worker};
+use requeue::{KeyState, Page, Scope, Tokio, WorkQueue, Worker};
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::panic::AssertUnwindSafe;
@@ -140,9 +140,9 @@ impl State {
         change(&mut held);
         // Under the lock, so that two changes can't pass each other.
         if held.by_lists || held.by_user || held.by_standby {
-            self.queue.pause();
+            self.queue.pause(Scope::Queue);
         } else {
-            self.queue.resume();
+            self.queue.resume(Scope::Queue);
         }
     }
 }
@@ -167,7 +167,7 @@ impl<K: Reconcilable> Running<K> {
         let name: Arc<str> = opened.name.into();
         // Nothing runs before all watches have had their lists: a run that began earlier could read a related
         // object whose next change no watch tells of.
-        queue.pause();
+        queue.pause(Scope::Queue);
         let metrics = opened.metrics.map(Arc::new);
         let runs = Arc::new(Runs {
             reconciler,

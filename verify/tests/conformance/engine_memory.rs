@@ -1,7 +1,7 @@
 //! The rules of engines that concern one process, on the queue in memory.
 
 use requeue::limiter::Exponential;
-use requeue::{Builder, GroupRules, WorkQueue};
+use requeue::{Builder, GroupRules, Scope, WorkQueue};
 use requeue_verify::engines::{Engine, Grouped, State, group};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Engine for Memory {
         queue.cancel(key).is_some()
     }
     fn pause(queue: &Self::Queue, paused: bool) {
-        _ = if paused { queue.pause() } else { queue.resume() };
+        _ = if paused { queue.pause(Scope::Queue) } else { queue.resume(Scope::Queue) };
     }
     fn shut_down(queue: &Self::Queue) {
         queue.shut_down();

@@ -3,7 +3,7 @@
 use requeue::limiter::Exponential;
 use requeue::{
     Add, AwaitedRun, CancelRun, Debounce, DrainOptions, FakeClock, GetError, InBackoff, NoRun, Outcome,
-    RunEnd, WaitingKeys, WorkQueue, Worker,
+    RunEnd, Scope, WaitingKeys, WorkQueue, Worker,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -72,7 +72,7 @@ fn b12_each_end_of_a_run_is_told() {
             RunEnd::Done => item.succeed(),
             RunEnd::Again => item.again(SECOND).unwrap(),
             RunEnd::Retry => drop(item.retry().unwrap()),
-            RunEnd::GiveUp => item.give_up(),
+            RunEnd::GiveUp => item.give_up("hopeless"),
             _ => unreachable!("there are four"),
         }
         assert_eq!(ended(&mut run), Some(Ok(told)));
@@ -141,7 +141,7 @@ fn b12_a_key_that_is_put_back_is_answered_by_its_next_run() {
     let mut run = await_now(&q);
     q.try_get().unwrap().put_back();
     assert_eq!(ended(&mut run), None);
-    q.try_get().unwrap().give_up();
+    q.try_get().unwrap().give_up("hopeless");
     assert_eq!(ended(&mut run), Some(Ok(RunEnd::GiveUp)));
 }
 
@@ -214,13 +214,13 @@ fn b12_the_end_of_the_queue_is_told() {
 #[test]
 fn b12_a_dropped_future_takes_nothing_back_and_leaves_nothing_behind() {
     let (q, _) = queue();
-    q.pause();
+    q.pause(Scope::Queue);
     // the memory test of this: a million callers that went away are no list of a million
     for _ in 0..1_000_000 {
         drop(await_now(&q));
     }
     let mut run = await_now(&q);
-    q.resume();
+    q.resume(Scope::Queue);
     q.try_get().unwrap().done();
     assert_eq!(ended(&mut run), Some(Ok(RunEnd::Done)));
     assert!(q.try_get().is_err());

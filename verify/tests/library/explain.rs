@@ -2,7 +2,7 @@
 
 use requeue::{
     Add, Debounce, DrainOptions, FakeClock, GroupRules, InBackoff, Instant, Order, Paused, RateLimiter, Run,
-    WaitingKeys, WorkQueue, Worker, limiter,
+    Scope, WaitingKeys, WorkQueue, Worker, limiter,
 };
 use requeue_verify::limits::Metered;
 use requeue_verify::wake::poll_once;
@@ -176,23 +176,23 @@ fn b7_state_and_explain_tell_what_is_paused() {
     let says = |key, words: &str| assert_eq!(q.explain(&key).to_string(), words);
     let paused = |key| q.state(&key).and_then(|state| state.paused);
     q.add_many([1, 2]).all().unwrap();
-    q.pause_key(2);
-    q.pause_key(3);
+    q.pause(Scope::Key(2));
+    q.pause(Scope::Key(3));
     says(1, "ready, next in line");
     says(2, "ready; paused");
     says(3, "idle; paused");
     assert_eq!((paused(1), paused(2), paused(3)), (None, Some(Paused::Key), Some(Paused::Key)));
     assert_eq!(q.stats().paused, 2);
-    q.pause();
+    q.pause(Scope::Queue);
     says(1, "ready, next in line; the queue is paused");
     says(2, "ready; paused");
     says(4, "unknown: it has no pending work");
     assert_eq!((paused(1), paused(2)), (Some(Paused::Queue), Some(Paused::Key)));
     q.add_after(1, ms(5)).unwrap();
     says(1, "ready, next in line; due again in 5 ms; the queue is paused");
-    q.resume();
-    q.resume_key(&2);
-    q.resume_key(&3);
+    q.resume(Scope::Queue);
+    q.resume(Scope::Key(&2));
+    q.resume(Scope::Key(&3));
     says(2, "ready, behind 1 key");
     says(3, "unknown: it has no pending work");
     assert_eq!(q.stats().paused, 0);
@@ -224,7 +224,7 @@ fn b6_explain_tells_when_the_rate_lets_the_next_key_go() {
     clock.advance(ms(40));
     assert_eq!(q.explain(&2).to_string(), "ready, next in line; the rate admits a key in 60 ms");
     assert_eq!(q.explain(&1).to_string(), "held", "it is none of its business");
-    q.pause();
+    q.pause(Scope::Queue);
     assert_eq!(q.explain(&2).to_string(), "ready, next in line; the queue is paused");
     drop(item);
 }
@@ -300,7 +300,7 @@ fn b7_explain_tells_which_worker_holds_a_key() {
         assert_eq!(said.to_string(), format!("held by worker {number}"));
     }
     assert_eq!(workers[0].1 + workers[1].1, 3, "they are 1 and 2");
-    q.pause();
+    q.pause(Scope::Queue);
     q.add(3).unwrap();
     assert_eq!(q.explain(&3).worker, None);
     drop(go);
@@ -327,14 +327,14 @@ fn b7_explain_tells_that_the_group_of_the_key_is_paused() {
     let q = builder.group_by(|key| key / 10).build().unwrap();
     let says = |key: u64, words: &str| assert_eq!(q.explain(&key).to_string(), words);
     q.add_many([111, 121]).all().unwrap();
-    q.pause_group(&119);
+    q.pause(Scope::GroupOf(119));
     says(111, "ready; its group is paused");
     says(121, "ready");
-    q.pause_group(&120);
+    q.pause(Scope::GroupOf(120));
     says(121, "ready; its group is paused");
     assert_eq!(q.state(&121).and_then(|state| state.paused), Some(Paused::Group));
-    q.pause_key(111);
-    q.pause();
+    q.pause(Scope::Key(111));
+    q.pause(Scope::Queue);
     says(111, "ready; paused");
     says(121, "ready; its group is paused");
     says(130, "unknown: it has no pending work");

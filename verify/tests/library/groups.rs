@@ -2,8 +2,8 @@
 //! kept of groups.
 
 use requeue::{
-    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, ReadyOrder, Restore, Run, Ticket, WorkQueue,
-    Worker,
+    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, ReadyOrder, Restore, Run, Scope, Ticket,
+    WorkQueue, Worker,
 };
 use requeue_verify::adapter::ms;
 use requeue_verify::limits::TestClock;
@@ -335,10 +335,10 @@ fn b7_a_pause_of_a_group_whose_function_panics_changes_nothing() {
     let q = WorkQueue::<u64>::builder().group_by(panics).build().unwrap();
     q.add_many([11, 21]).all().unwrap();
     let quietly = |call: &dyn Fn() -> bool| catch_unwind(AssertUnwindSafe(call)).is_err();
-    assert!(quietly(&|| q.pause_group(&13)));
-    assert!(quietly(&|| q.is_group_paused(&13)));
-    assert!(quietly(&|| q.resume_group(&13)));
-    assert!(!q.is_group_paused(&11));
+    assert!(quietly(&|| q.pause(Scope::GroupOf(13))));
+    assert!(quietly(&|| q.paused(Scope::GroupOf(&13))));
+    assert!(quietly(&|| q.resume(Scope::GroupOf(&13))));
+    assert!(!q.paused(Scope::GroupOf(&11)));
     assert_eq!(order(&q), [11, 21]);
     assert_eq!(q.stats().known, 0);
 }

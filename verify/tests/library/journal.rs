@@ -18,7 +18,9 @@ impl Journal<&'static str, u32> for Heard {
     fn refused(&self, key: &&'static str) {
         self.0.lock().unwrap().push(format!("{key} refused"));
     }
-    fn gives_up(&self, _: &&'static str, _: &dyn std::fmt::Display) {}
+    fn gives_up(&self, key: &&'static str, why: &dyn std::fmt::Display) {
+        self.0.lock().unwrap().push(format!("{key} gives up: {why}"));
+    }
     fn fence(&self, _: &&'static str) -> Fence {
         Fence(1)
     }
@@ -32,6 +34,30 @@ fn queue() -> (WorkQueue<&'static str, u32>, Arc<Heard>) {
 
 fn heard(heard: &Heard) -> Vec<String> {
     std::mem::take(&mut *heard.0.lock().unwrap())
+}
+
+/// The hook of a worker that has no threads hears of it, once; an item whose run has ended reports nothing.
+#[test]
+fn w_the_reason_of_an_item_that_gives_up_reaches_the_hooks_and_the_journal() {
+    let (q, journal) = queue();
+    let (tell, told) = mpsc::channel();
+    let other = tell.clone();
+    let worker = Worker::of(&q)
+        .workers(0)
+        .on_give_up(|_, _| panic!("a hook"))
+        .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+        .start_threads(|_| ())
+        .unwrap();
+    q.add("a").unwrap();
+    q.add("b").unwrap();
+    q.try_get().unwrap().give_up("no such order");
+    let ended = q.try_get().unwrap();
+    q.done("b").unwrap();
+    ended.give_up("nobody hears this");
+    drop(worker);
+    drop(other);
+    assert_eq!(told.iter().collect::<Vec<_>>(), ["a: no such order"]);
+    assert_eq!(heard(&journal), ["a gives up: no such order", "a: None", "b: None"]);
 }
 
 /// With the hook `on_end` the key is read after the end of its run: the run is kept until the hook has

@@ -1,6 +1,6 @@
 //! B13 and B14: rules that are changed on a live queue, and a rate for each group.
 
-use requeue::{Add, BuildError, FakeClock, GroupRules, Rate, Refused, WorkQueue};
+use requeue::{Add, BuildError, FakeClock, GroupRules, Rate, Refused, Scope, WorkQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -190,10 +190,10 @@ fn b13_groups_follow_the_functions_of_their_rules() {
 fn b13_a_paused_group_stays_paused_when_its_rules_are_asked_anew() {
     let q = WorkQueue::builder().group_by_with(of_ten, GroupRules::new().cap_of(|_| 5)).build().unwrap();
     q.add_many([1, 11]).all().unwrap();
-    q.pause_group(&1);
+    q.pause(Scope::GroupOf(1));
     q.reload_group_rules();
     assert_eq!(takes(&q), 1);
-    q.resume_group(&1);
+    q.resume(Scope::GroupOf(&1));
     assert_eq!(takes(&q), 1);
 }
 

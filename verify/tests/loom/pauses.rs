@@ -2,19 +2,20 @@
 
 use crate::support::{bounded, every, hold, queue, queue_with_groups, take, taker};
 use loom::thread;
+use requeue::Scope;
 
 #[test]
 fn loom_b7_a_resume_ends_the_waits_of_getters_whenever_they_began() {
     bounded(|| {
         let (q, _) = queue();
-        q.pause();
+        q.pause(Scope::Queue);
         q.add(1).expect("open");
         q.add(2).expect("open");
         let getters = [(); 2].map(|()| {
             let q = q.clone();
             thread::spawn(move || hold(&q))
         });
-        assert!(q.resume());
+        assert!(q.resume(Scope::Queue));
         let held = getters.map(|getter| getter.join().expect("no panic").expect("not shut down"));
         assert_ne!(held[0].key(), held[1].key());
     });
@@ -29,8 +30,8 @@ fn loom_b7_a_key_that_is_added_beside_pause_and_resume_is_handed_out() {
         let pauses = {
             let q = q.clone();
             thread::spawn(move || {
-                assert!(q.pause());
-                assert!(q.resume());
+                assert!(q.pause(Scope::Queue));
+                assert!(q.resume(Scope::Queue));
             })
         };
         q.add(1).expect("open");
@@ -50,12 +51,12 @@ fn loom_b7_a_key_paused_beside_an_add_is_handed_out_once_it_is_resumed() {
             let q = q.clone();
             thread::spawn(move || q.add(1).expect("open"))
         };
-        assert!(q.pause_key(1));
+        assert!(q.pause(Scope::Key(1)));
         assert!(q.try_get().is_err(), "a paused key was handed out");
         adds.join().expect("no panic");
         assert_eq!(q.len(), 1);
         let getter = taker(&q);
-        assert!(q.resume_key(&1));
+        assert!(q.resume(Scope::Key(&1)));
         assert_eq!(getter.join().expect("no panic"), Some(1));
     });
 }
@@ -73,14 +74,14 @@ fn loom_b7_a_shutdown_lifts_a_pause_that_comes_beside_it() {
         let pauses = {
             let q = q.clone();
             thread::spawn(move || {
-                q.pause();
-                q.pause_key(1);
+                q.pause(Scope::Queue);
+                q.pause(Scope::Key(1));
             })
         };
         q.shut_down();
         assert_eq!(getter.join().expect("no panic"), (Some(1), None));
         pauses.join().expect("no panic");
-        assert!(!q.is_paused() && q.state(&1).is_none());
+        assert!(!q.paused(Scope::Queue) && q.state(&1).is_none());
     });
 }
 
@@ -93,13 +94,13 @@ fn loom_b7_a_group_is_paused_and_resumed_beside_a_getter_that_waits() {
         let pauses = {
             let q = q.clone();
             thread::spawn(move || {
-                assert!(q.pause_group(&1));
-                assert!(q.resume_group(&2));
+                assert!(q.pause(Scope::GroupOf(1)));
+                assert!(q.resume(Scope::GroupOf(&2)));
             })
         };
         q.add(1).expect("open");
         assert_eq!(getter.join().expect("no panic"), Some(1));
         pauses.join().expect("no panic");
-        assert!(!q.is_group_paused(&1));
+        assert!(!q.paused(Scope::GroupOf(&1)));
     });
 }

@@ -208,7 +208,7 @@ fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, Strin
             0 => Call::Pause,
             1 => Call::Resume,
             2 => Call::LiftRate,
-            3 => Call::CancelAndForget(key),
+            3 => Call::Forget(key),
             _ => Restored::new(key).failures(1).attempt(2).due(rng.between(ms(0)..=ms(20))).into(),
         }
     })

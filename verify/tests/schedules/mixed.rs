@@ -16,7 +16,7 @@ fn call(rng: &mut Rng) -> Call<u64> {
         4 => Trigger::after(key, delay).latest(ms(60)),
         5 => Trigger::after(key, delay).replace(),
         6 => Trigger::after(key, delay).keep(),
-        7 => return Call::CancelAndForget(key),
+        7 => return Call::Forget(key),
         8 => return Restored::new(key).failures(2).attempt(3).due(delay).priority(1).into(),
         9 => Trigger::now(key).debounce(Debounce::new(ms(5)).max(ms(20))),
         10 => Trigger::now(key).debounce(Debounce::new(ms(5)).max(ms(20)).leading()),

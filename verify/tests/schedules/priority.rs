@@ -2,7 +2,7 @@
 
 use crate::{ms, play};
 use requeue::limiter::Exponential;
-use requeue::{Instant, WorkQueue};
+use requeue::{Instant, Scope, WorkQueue};
 use requeue_sim::{Call, End, Event, Plan, Rng, Sim, Trigger, When, World};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Priorities {
             self.look(now, None);
             self.last.place += 1;
         }
-        if world.queue().is_paused() != self.paused.is_some() {
+        if world.queue().paused(Scope::Queue) != self.paused.is_some() {
             // to pause is a look, and so is to resume
             self.look(now, None);
             match self.paused.take() {

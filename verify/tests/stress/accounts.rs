@@ -3,7 +3,8 @@
 use crate::{Random, some_add, stress};
 use requeue::limiter::{Exponential, RateLimiter};
 use requeue::{
-    Debounce, DrainOptions, GroupRules, InBackoff, Instant, Item, Items, Unfinished, WaitingKeys, WorkQueue,
+    Debounce, DrainOptions, GroupRules, InBackoff, Instant, Item, Items, Scope, Unfinished, WaitingKeys,
+    WorkQueue,
 };
 use requeue_verify::lockstep::unwind_through;
 use requeue_verify::wake::{block_on, poll_once};
@@ -122,7 +123,7 @@ fn end(item: Run<'_>, accounts: &Accounts, unfinished: Unfinished, random: &mut 
         }
         5 => {
             accounts.end(item.value(), "given up");
-            return item.give_up();
+            return item.give_up("hopeless");
         }
         _ => {
             accounts.end(item.value(), "succeeded");
@@ -238,10 +239,10 @@ fn stress_every_accepted_value_is_done_or_in_the_list_of_unfinished_keys() {
                 while !over.load(Relaxed) {
                     let key = meddler.below(keys);
                     match meddler.below(6) {
-                        0 => drop(q.pause()),
-                        1 | 2 => drop(q.resume()),
-                        3 => drop(q.pause_key(key)),
-                        4 => drop(q.resume_key(&key)),
+                        0 => drop(q.pause(Scope::Queue)),
+                        1 | 2 => drop(q.resume(Scope::Queue)),
+                        3 => drop(q.pause(Scope::Key(key))),
+                        4 => drop(q.resume(Scope::Key(&key))),
                         _ => drop(q.stats()),
                     }
                     meddler.dawdle();

@@ -9,7 +9,7 @@
 mod accounts;
 
 use requeue::limiter::Exponential;
-use requeue::{Add, Debounce, DrainOptions, GroupRules, InBackoff, WaitingKeys, WorkQueue};
+use requeue::{Add, Debounce, DrainOptions, GroupRules, InBackoff, Scope, WaitingKeys, WorkQueue};
 use requeue_verify::fronts::{smol_executor, tokio_runtime};
 use requeue_verify::wake::{block_on, poll_once};
 use requeue_verify::watchdog::run_for;
@@ -400,22 +400,22 @@ fn meddle(q: &WorkQueue<u64>, keys: u64, over: &AtomicBool, mut random: Random) 
         let key = random.below(keys);
         match random.below(11) {
             0 => {
-                q.pause();
+                q.pause(Scope::Queue);
                 random.dawdle();
-                q.resume();
+                q.resume(Scope::Queue);
             }
-            8 => drop(q.pause_group(&key)),
-            9 | 10 => drop(q.resume_group(&key)),
-            1 | 2 => drop(q.pause_key(key)),
-            3 | 4 => drop(q.resume_key(&key)),
+            8 => drop(q.pause(Scope::GroupOf(key))),
+            9 | 10 => drop(q.resume(Scope::GroupOf(&key))),
+            1 | 2 => drop(q.pause(Scope::Key(key))),
+            3 | 4 => drop(q.resume(Scope::Key(&key))),
             5 => drop(q.cancel(&key)),
             6 => assert!(q.snapshot().page(3).all(|page| page.keys.len() <= 3)),
             _ => drop(q.explain(&key).to_string()),
         }
         random.dawdle();
     }
-    q.resume();
-    (0..keys).for_each(|key| _ = (q.resume_key(&key), q.resume_group(&key)));
+    q.resume(Scope::Queue);
+    (0..keys).for_each(|key| _ = (q.resume(Scope::Key(&key)), q.resume(Scope::GroupOf(&key))));
 }
 
 #[test]

@@ -307,7 +307,7 @@ impl State {
         let queue = queue.in_memory();
         let stats = queue.stats();
         let (ready, waiting) = (stats.ready, stats.waiting);
-        if queue.is_paused() {
+        if queue.paused(requeue::Scope::Queue) {
             let name = &self.name;
             return Some(format!(
                 "{named}: {ready} ready and {waiting} waiting, and queue {name} is paused: see requeue resume"

@@ -311,10 +311,10 @@ pub struct KeyState {
     pub priority: i16,
 }
 
-/// Values of the gauges at one moment.
+/// Counts of keys, and their times, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Gauges {
+pub struct KeyGauges {
     /// Keys in line.
     pub depth: usize,
     /// Keys with a timer, even if they are also in line or held.

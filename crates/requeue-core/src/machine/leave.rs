@@ -29,8 +29,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Cancels everything that asks for a run of the key: it is no longer ready, dirty or waiting, and its
-    /// payload is taken. `None` if there was none of these. A current run goes on, and the failures stay,
-    /// unless they are to be forgotten too.
+    /// payload is taken. `None` if there was none of these. A current run goes on, and the failures stay.
     ///
     /// The second part of the answer is the key, if there is no reason left to know it; drop it outside the
     /// lock. For `withdraw` see [`get_up_to`](Self::get_up_to).
@@ -42,7 +41,6 @@ impl<K, V> Core<K, V> {
         &mut self,
         key: &Q,
         hash: u32,
-        forget: bool,
         withdraw: impl FnOnce(&K, u32),
     ) -> (Option<Cancelled<V>>, Option<K>)
     where
@@ -50,7 +48,7 @@ impl<K, V> Core<K, V> {
         Q: Eq + ?Sized,
     {
         let Some(slot) = self.find(hash, key) else { return (None, None) };
-        self.cancel_at(slot, forget, withdraw)
+        self.cancel_at(slot, false, withdraw)
     }
 
     /// Removes all that is known of a key whose run has ended: everything that asks for a run, and its

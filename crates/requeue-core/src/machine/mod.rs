@@ -48,7 +48,7 @@ mod window;
 mod windows;
 
 pub use self::answers::{
-    Accepted, Added, Cancelled, Counts, DrainBase, Drained, Ended, Gauges, Got, Handout, KeyState, NoRun,
+    Accepted, Added, Cancelled, Counts, DrainBase, Drained, Ended, Got, Handout, KeyGauges, KeyState, NoRun,
     NotHeld, Only, Paused, Refused, RefusedEnd, RunEnd, RunRef, ShutDown, Stats, UnfinishedKey,
     UnfinishedReason,
 };

@@ -1,6 +1,6 @@
 //! Queries: counts, the state of a key, records, gauges.
 
-use super::answers::{Counts, Gauges, KeyState, Paused, Stats};
+use super::answers::{Counts, KeyGauges, KeyState, Paused, Stats};
 use super::flags::{BACKOFF, DIRTY, DIRTY_RESPECTS, HELD, READY, RESET, TIMER_RESPECTS};
 use super::options::InBackoff;
 use super::pending_work;
@@ -66,11 +66,11 @@ impl<K, V> Core<K, V> {
 
     /// The gauges; all durations are 0 if the queue keeps no timestamps.
     #[must_use]
-    pub fn gauges(&self) -> Gauges {
+    pub fn gauges(&self) -> KeyGauges {
         let times = self.times.as_ref();
         let (unfinished_work, longest_running) =
             times.map_or_else(Default::default, |t| t.running(self.now, self.held));
-        Gauges {
+        KeyGauges {
             depth: self.ready,
             waiting: self.waiting(),
             held: self.held,

@@ -8,7 +8,6 @@
 use super::flags::READY;
 use super::state::{BATCH, Core};
 use crate::line::PAUSED;
-use core::borrow::Borrow;
 
 impl<K, V> Core<K, V> {
     /// Hands out no key until [`resume`](Self::resume), or until a drain or a shutdown. Returns false, and
@@ -104,10 +103,9 @@ impl<K, V> Core<K, V> {
     /// Hands this key out again: if it is ready it goes to the back of the line. The first part of the answer
     /// is whether it was paused. The second is the key, if there is no reason left to know it; drop it
     /// outside the lock.
-    pub fn resume_key<Q>(&mut self, key: &Q, hash: u32) -> (bool, Option<K>)
+    pub fn resume_key(&mut self, key: &K, hash: u32) -> (bool, Option<K>)
     where
-        K: Borrow<Q>,
-        Q: Eq + ?Sized,
+        K: Eq,
     {
         match self.find(hash, key).filter(|slot| self.arena.flags(*slot) & PAUSED != 0) {
             Some(slot) => (true, self.lift(slot)),

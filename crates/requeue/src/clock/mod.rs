@@ -156,20 +156,9 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// A shared clock is a clock.
-impl<C: Clock + ?Sized> Clock for Arc<C> {
-    forward! { self => **self;
-        fn now(&self) -> Instant;
-        fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
-        fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;
-        fn is_real(&self) -> bool;
-        fn park_until(&self, at: Instant, parker: &Parker);
-    }
-}
-
-/// A boxed clock is a clock, also `Box<dyn Clock>`.
-impl<C: Clock + ?Sized> Clock for Box<C> {
-    forward! { self => **self;
+// Shared and boxed clocks, also `dyn Clock`.
+for_pointers! {
+    Clock for (Arc, Box) {
         fn now(&self) -> Instant;
         fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm;
         fn watch_at(&self, at: Instant, waker: &Waker) -> Alarm;

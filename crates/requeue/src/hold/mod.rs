@@ -8,32 +8,33 @@
 
 mod alarms;
 mod far;
+mod gauges;
 mod later;
-mod lookout;
+mod work_watcher;
 
 use self::alarms::QueueAlarms;
 use self::far::{FarAlarm, FarState, Plan};
 pub(crate) use self::later::Later;
 use self::later::Laters;
-pub(crate) use self::lookout::Seen;
+pub(crate) use self::work_watcher::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
 use crate::clock::Clock;
+use crate::engine_gauges::ReadEngine;
+use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::journal::{Fence, Journal, Known};
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
 use crate::lock::{Caller, Held, Lock, Locked, Plain};
-use crate::metrics::{Gauges, GroupGauges, Metrics, ReadGauges, ReadWorkers};
+use crate::metrics::Metrics;
 use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use crate::unfinished::{CancelRun, Unfinished};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
-use requeue_core::{
-    Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd, RunRef, UnfinishedReason,
-};
+use requeue_core::{Cancelled, Config, Core, Counts, Ended, Got, Handout, KeyRef, Limit, RunEnd, RunRef};
 use std::borrow::Borrow;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 #[repr(C)] // the time and the front of `core`, which each call touches, stand beside the lock
@@ -59,14 +60,17 @@ mod pending_work {
     pub(super) const METRICS: u8 = 1 << 1;
 }
 
-/// Callback for a key that a drain leaves unfinished.
-pub(crate) type OnUnfinished<K> = dyn Fn(&K, UnfinishedReason) + Send + Sync;
+/// Callback for a key that is given up by hand, or that a drain leaves unfinished.
+pub(crate) type OnGiveUp<K> = dyn Fn(&K, &Failure) + Send + Sync;
 
 /// Takes the queue's lock and calls its argument with the slot of a key, if the queue knows the key.
 pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
 
 /// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
+    /// How many workers have not ended, and how many of those have a key.
+    fn alive_and_busy(&self) -> (usize, usize);
+
     /// The numbers of the workers that have the key of this slot. More than one only while a worker reports
     /// the end of its run.
     fn who_has(&self, slot: u32, who: &mut Vec<usize>);
@@ -108,10 +112,12 @@ pub(crate) struct Shared<K, V> {
     pub(crate) name: String,
     /// Added to a run's number for its fence: the time of day when the queue was built, in nanoseconds.
     first_fence: u64,
+    /// Where the figures of an engine are read.
+    pub(crate) engine: OnceLock<Weak<dyn ReadEngine>>,
     /// Workers that may have keys, to ask which of them has one.
     holders: Mutex<Vec<Weak<dyn Holders>>>,
-    /// Callbacks of this queue's workers for keys that a drain leaves unfinished.
-    pub(crate) give_up_hooks: Mutex<Vec<Weak<OnUnfinished<K>>>>,
+    /// Callbacks of this queue's workers.
+    give_up_hooks: Mutex<Vec<Weak<OnGiveUp<K>>>>,
     /// Drops that could not have the lock.
     laters: Laters<K, V>,
     /// Number of handles that keep the queue open.
@@ -162,6 +168,7 @@ impl<K, V> Shared<K, V> {
             metrics,
             unfinished,
             name,
+            engine: OnceLock::new(),
             holders: Mutex::new(Vec::new()),
             give_up_hooks: Mutex::new(Vec::new()),
             laters: Laters::new(),
@@ -187,15 +194,15 @@ impl<K, V> Shared<K, V> {
     /// Like [`enter`](Self::enter), for a look for a key: it reads no clock if keys are in line and no timer can be due
     /// (`far.rs`).
     #[inline(always)]
-    pub(crate) fn enter_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+    pub(crate) fn look_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if reading.is_none() && self.timed.load(Relaxed) && self.far.may_spare {
-            return self.enter_beside_timers(reading);
+            return self.look_beside_timers(reading);
         }
         self.enter(reading)
     }
 
     #[inline(never)]
-    fn enter_beside_timers(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+    fn look_beside_timers(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if self.far.spares.load(Relaxed) {
             let mut hold = self.lock();
             let State { core, far, .. } = &mut *hold;
@@ -647,12 +654,6 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Tells the metrics where to read how many workers there are.
-    pub(crate) fn tell_of_workers<W: ReadWorkers + 'static>(&self, workers: &Arc<W>) {
-        let workers: Weak<W> = Arc::downgrade(workers);
-        self.tell(|m| m.attach_workers(workers));
-    }
-
     /// Registers workers that may have keys from now on.
     pub(crate) fn tell_who_holds<W: Holders + 'static>(&self, workers: &Arc<W>) {
         let workers: Weak<W> = Arc::downgrade(workers);
@@ -661,11 +662,15 @@ impl<K, V> Shared<K, V> {
         holders.push(workers);
     }
 
-    /// Registers a callback for keys that a drain leaves unfinished.
-    pub(crate) fn hook_give_up(&self, hook: Weak<OnUnfinished<K>>) {
+    /// Registers a callback for keys that are given up by hand, or that a drain leaves unfinished.
+    pub(crate) fn hook_give_up(&self, hook: Weak<OnGiveUp<K>>) {
         let mut hooks = self.give_up_hooks.lock();
         hooks.retain(|other| other.strong_count() > 0);
         hooks.push(hook);
+    }
+
+    pub(crate) fn give_up_hooks(&self) -> Vec<Arc<OnGiveUp<K>>> {
+        self.give_up_hooks.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The number of the worker that has the key of this slot, if one reports it.
@@ -681,32 +686,6 @@ impl<K, V> Shared<K, V> {
         if let Some(metrics) = &self.metrics {
             tell(&**metrics, what);
         }
-    }
-}
-
-impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
-    fn gauges(&self) -> Gauges {
-        self.look_at(self.now()).with(|hold| hold.core.gauges())
-    }
-
-    fn depth_by_priority(&self) -> Option<Vec<(i16, usize)>> {
-        let (now, mut from, mut all) = (self.now(), Some(0), Vec::new());
-        while let Some(rank) = from {
-            // there is room before the lock is taken
-            all.reserve(256);
-            from = self.look_at(now).with(|hold| hold.core.depths(rank, &mut all));
-        }
-        self.priorities.then_some(all)
-    }
-
-    fn groups(&self) -> Vec<GroupGauges> {
-        let (now, mut from, mut all) = (self.now(), Some(0), Vec::new());
-        while let Some(at) = from {
-            // there is room before the lock is taken
-            all.reserve(256);
-            from = self.look_at(now).with(|hold| hold.core.told_groups(at, &mut all));
-        }
-        all
     }
 }
 
@@ -784,13 +763,13 @@ impl<'a, K, V> Hold<'a, K, V> {
     }
 
     /// Cancels what asks for a run of the key; see [`Core::cancel`].
-    pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32, forget: bool) -> (Option<Cancelled<V>>, Option<K>)
+    pub(crate) fn cancel<Q>(&mut self, key: &Q, hash: u32) -> (Option<Cancelled<V>>, Option<K>)
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
         let filter = &self.shared().filter;
-        self.core.cancel(key, hash, forget, |key, hash| filter.withdraw(key, hash))
+        self.core.cancel(key, hash, |key, hash| filter.withdraw(key, hash))
     }
 
     /// Ends the hold, and does the work that follows it.

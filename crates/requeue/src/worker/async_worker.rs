@@ -1,11 +1,12 @@
 //! One async worker. Tasks and [`WorkerFuture`](super::WorkerFuture) poll it and drop it.
 
 use super::next::WorkerLoop;
-use super::outcome::{Failure, IntoOutcome};
+use super::outcome::IntoOutcome;
 use super::run::Run;
 use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared};
 use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock, TaskAlarm};
+use crate::failure::Failure;
 use crate::panics::quietly;
 use crate::wait::Step;
 use std::future::Future;

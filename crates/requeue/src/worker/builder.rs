@@ -2,7 +2,7 @@
 
 use super::future::WorkerFuture;
 use super::handle::Worker;
-use super::outcome::{Failure, IntoOutcome, RunReport};
+use super::outcome::{IntoOutcome, RunReport};
 use super::pool_size::PoolSize;
 use super::rules::{Rules, report};
 use super::run::Run;
@@ -11,7 +11,8 @@ use super::spawn::Spawn;
 use super::supply::{Spawner, WorkerSupply};
 use super::tasks::Tasks;
 use super::threads::Threads;
-use crate::hold::{OnUnfinished, Shared};
+use crate::failure::Failure;
+use crate::hold::{OnGiveUp, Shared};
 use std::future::Future;
 use std::io;
 use std::num::NonZeroUsize;
@@ -220,7 +221,8 @@ impl<K, V> WorkerBuilder<K, V> {
     /// Adds a hook that is called for each key that is given up, on the thread where its run ended. A
     /// panic in it is caught.
     ///
-    /// It also hears of each key that a drain of the queue leaves unfinished, as [`Failure::Unfinished`]: once, before the
+    /// It also hears of each key that [`Item::give_up`](crate::Item::give_up) gives up, on the thread that calls it. And
+    /// of each key that a drain of the queue leaves unfinished, as [`Failure::Unfinished`]: once, before the
     /// drain's answer or report is given, on the thread that asks for that.
     ///
     /// ```
@@ -408,12 +410,10 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
         let supply = WorkerSupply::new(self.queue.clone(), self.idle_timeout);
         let set = supply.set.clone();
-        self.queue.tell_of_workers(&set);
         self.queue.tell_who_holds(&set);
         if !self.rules.on_give_up.is_empty() {
             let hooks = self.rules.on_give_up.clone();
-            let hears: Arc<OnUnfinished<K>> =
-                Arc::new(move |key, reason| report(&hooks, key, &Failure::Unfinished(reason)));
+            let hears: Arc<OnGiveUp<K>> = Arc::new(move |key, failure| report(&hooks, key, failure));
             self.queue.hook_give_up(Arc::downgrade(&hears));
             let _ = set.kept_hook.set(Box::new(hears));
         }

@@ -5,13 +5,14 @@
 
 use super::async_worker::AsyncWorker;
 use super::handle::Worker;
-use super::outcome::{Failure, IntoOutcome};
+use super::outcome::IntoOutcome;
 use super::pool_size::PoolSize;
 use super::run::Run;
 use super::set::{Ends, WorkerSet};
 use super::shared::WorkerShared;
 use super::stop::StopReport;
 use super::supply::{Spawner, WorkerSupply};
+use crate::failure::Failure;
 use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Release};

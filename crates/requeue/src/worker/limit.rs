@@ -1,11 +1,11 @@
 //! Time limits of blocking handlers. One thread watches them; the first run starts it.
 
-use super::outcome::Failure;
 use super::rules::{Hook, Rules, report};
 use super::run::RunCell;
 use super::shared::AFTER_PANIC;
 use crate::Instant;
 use crate::clock::{Clock, Parker};
+use crate::failure::Failure;
 use crate::panics::{quietly, wake_each};
 use crate::sync::Mutex;
 use std::collections::VecDeque;

@@ -26,7 +26,7 @@ mod threads;
 pub use self::builder::WorkerBuilder;
 pub use self::future::WorkerFuture;
 pub use self::handle::Worker;
-pub use self::outcome::{BoxError, Failure, Fate, IntoOutcome, Outcome, RunReport};
+pub use self::outcome::{Fate, IntoOutcome, Outcome, RunReport};
 pub use self::pool_size::PoolSize;
 pub use self::run::Run;
 #[cfg(feature = "tokio")]

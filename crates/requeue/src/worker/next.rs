@@ -1,12 +1,13 @@
 //! The loop of a worker: it ends one run and takes the key of the next in one hold of the queue's lock.
 
-use super::outcome::{Failure, Outcome};
+use super::outcome::Outcome;
 use super::run::{Run, RunCell};
 use super::set::{LEAVE, Rest, WorkerSet};
 use super::shared::{HandlerEnd, WorkerShared};
 use super::slot::WorkerSlot;
 use crate::Instant;
 use crate::ending::{end_in_drop, finish};
+use crate::failure::Failure;
 use crate::get::Left;
 use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;

@@ -1,7 +1,8 @@
 //! How a worker deals with failures, and its hooks.
 
-use super::outcome::{Failure, RunReport};
+use super::outcome::RunReport;
 use super::run::Run;
+use crate::failure::Failure;
 use crate::panics::quietly;
 use std::sync::Arc;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use crate::panics::{quietly, wake_each};
 use crate::sync::{Mutex, MutexGuard, atomic};
 use crate::unfinished::CancelRun;
 use crate::wait::{WaiterId, WakerSet};
-use crate::{Instant, ReadWorkers, Stats, WorkerCounts};
+use crate::{Instant, Stats};
 use atomic::Ordering::{Relaxed, SeqCst};
 use atomic::fence;
 use requeue_core::{DrainBase, Drained};
@@ -61,10 +61,10 @@ pub(super) trait Source: Send + Sync {
     fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
     /// Gives up the place that `left` took among the waiters for the end of the queue.
     fn leave_drain(&self, place: usize);
-    /// See [`Shared::keep_lookout`].
-    fn keep_lookout(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen;
-    /// See [`Shared::end_lookout`].
-    fn end_lookout(&self, place: &mut Option<WaiterId>);
+    /// See [`Shared::watch_for_work`].
+    fn watch_for_work(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen;
+    /// See [`Shared::stop_watching`].
+    fn stop_watching(&self, place: &mut Option<WaiterId>);
     /// Runs `what` in a hold of the queue's lock. It must not change the queue: no work follows the hold.
     fn locked(&self, what: &mut dyn FnMut());
 }
@@ -105,11 +105,11 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
         let old = self.leave_drain(place);
         quietly(|| drop(old));
     }
-    fn keep_lookout(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
-        Shared::keep_lookout(&self, place, waker)
+    fn watch_for_work(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
+        Shared::watch_for_work(&self, place, waker)
     }
-    fn end_lookout(&self, place: &mut Option<WaiterId>) {
-        self.end_lookout(place);
+    fn stop_watching(&self, place: &mut Option<WaiterId>) {
+        self.stop_watching(place);
     }
     fn locked(&self, what: &mut dyn FnMut()) {
         let hold = self.lock();
@@ -701,18 +701,15 @@ impl Holders for WorkerSet {
         cancels
     }
 
+    fn alive_and_busy(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.alive, state.members.iter().filter(|member| member.slot.has_run()).count())
+    }
+
     fn who_has(&self, slot: u32, who: &mut Vec<usize>) {
         let state = self.state.lock();
         let has = state.members.iter().filter(|member| member.slot.has_key(slot));
         who.extend(has.map(|member| member.slot.at + 1));
-    }
-}
-
-impl ReadWorkers for WorkerSet {
-    fn workers(&self) -> WorkerCounts {
-        let state = self.state.lock();
-        let busy = state.members.iter().filter(|member| member.slot.has_run()).count();
-        WorkerCounts { workers: state.alive, busy }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The end of a run, on a thread or in a task: what it means
 //! for the key, who is told of it, and what goes back to the queue.
 
-use super::outcome::{Failure, Fate, Outcome, RunReport};
+use super::outcome::{Fate, Outcome, RunReport};
 use super::rules::{Rules, report};
 use super::run::{Run, RunCell};
 use super::set::WorkerSet;
 use crate::Instant;
 use crate::ending::Ending;
+use crate::failure::Failure;
 use crate::hold::Shared;
 use crate::panics::{DropsQuietly, FirstPanic, quietly};
 use std::any::Any;

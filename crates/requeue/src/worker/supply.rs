@@ -100,9 +100,9 @@ impl WorkerSupply {
     fn watch(self: &Arc<Self>, place: &mut Option<WaiterId>, retry: &mut Option<Alarm>) {
         let queue = &self.set.queue;
         if !self.set.begins_to_watch() {
-            return queue.end_lookout(place);
+            return queue.stop_watching(place);
         }
-        match queue.clone().keep_lookout(place, self.clone().into()) {
+        match queue.clone().watch_for_work(place, self.clone().into()) {
             Seen::Nothing => {}
             Seen::Keys => *retry = self.start_one(),
             Seen::Over => self.set.abandon(),

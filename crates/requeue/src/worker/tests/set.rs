@@ -188,8 +188,7 @@ fn metrics_read_how_many_workers_there_are_and_how_many_are_busy() {
     let (_workers, handle) = idle(&q);
     let (place, _idle) = (wanted(&handle), wanted(&handle));
     begins(&handle, place);
-    let counts = ReadWorkers::workers(&*handle.set);
-    assert_eq!((counts.workers, counts.busy), (2, 1));
+    assert_eq!(handle.set.alive_and_busy(), (2, 1));
 }
 
 /// Panics when it is asked for the first time, and when it is to forget for the first time.

@@ -23,7 +23,7 @@ pub(crate) enum Seen {
 impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
     /// Checks whether there is a key for a worker. If there is none, and only then, `place` is entered among
     /// the waiters.
-    pub(crate) fn keep_lookout(self: &Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
+    pub(crate) fn watch_for_work(self: &Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen {
         self.install_alarms();
         let now = quietly(|| self.now());
         let mut hold = self.lock();
@@ -40,19 +40,20 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
             *place = Some(hold.waiters().enter(waker, next, Sleeper::Task).0);
             Seen::Nothing
         };
-        self.close_lookout(hold, old);
+        self.close_watch(hold, old);
         seen
     }
 
     /// Removes the watcher. A wake-up that it was given is passed on.
-    pub(crate) fn end_lookout(&self, place: &mut Option<WaiterId>) {
+    pub(crate) fn stop_watching(&self, place: &mut Option<WaiterId>) {
         let Some(id) = place.take() else { return };
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
-        self.close_lookout(hold, old);
+        self.close_watch(hold, old);
     }
+
     /// Ends a hold in which the watcher's place has changed; `old` is its waker, to be dropped.
-    fn close_lookout(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
+    fn close_watch(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
         if hold.close_after_leaving() {
             quietly(|| self.update_alarms(None));
         }
