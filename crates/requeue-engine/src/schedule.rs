@@ -158,7 +158,7 @@ fn read_cron(text: &str) -> Result<Kind, String> {
     let fields: Vec<_> = text.split_whitespace().collect();
     let (fields, zone_name) = match *fields.as_slice() {
         [ref fields @ .., zone] if fields.len() == 5 => (without_zeros(fields), zone.to_owned()),
-        ref fields if fields.len() == 5 => (without_zeros(fields), local_zone()),
+        ref fields if fields.len() == 5 => (without_zeros(fields), local_zone()?),
         ref fields => return Err(format!("it has {} fields", fields.len())),
     };
     if let Err(why) = cronexpr::parse_crontab(&format!("{fields} UTC")) {
@@ -189,10 +189,19 @@ fn without_zeros(fields: &[&str]) -> String {
     fields.char_indices().filter(|(at, _)| is_needed(*at)).map(|(_, c)| c).collect()
 }
 
-/// The name of this system's time zone, or its offset from UTC.
-fn local_zone() -> String {
-    let now = Zoned::now();
-    now.time_zone().iana_name().map_or_else(|| now.offset().to_string(), str::to_owned)
+/// The name of this system's time zone, or its offset from UTC if that never changes.
+fn local_zone() -> Result<String, String> {
+    let zone = TimeZone::system();
+    if zone.is_unknown() {
+        let set = std::env::var_os("TZ").unwrap_or_default();
+        let none = || format!("TZ is {}, and there is no such time zone", set.to_string_lossy());
+        return if set.is_empty() { Ok("UTC".to_owned()) } else { Err(none()) };
+    }
+    match (zone.iana_name(), zone.to_fixed_offset()) {
+        (Some(name), _) => Ok(name.to_owned()),
+        (None, Ok(offset)) => Ok(offset.to_string()),
+        (None, Err(_)) => Err("this system's time zone has no name that could be kept".to_owned()),
+    }
 }
 
 impl FromStr for Schedule {

@@ -401,7 +401,9 @@ impl Add {
     fn into_config(self) -> Result<engine::Command, String> {
         let schedule = match (self.cron, &self.at, self.every) {
             (Some(cron), ..) => Some(cron),
-            (None, Some(at), Some(every)) => Some(format!("at {at} every {}s", every.as_secs_f64()).parse()?),
+            (None, Some(at), Some(every)) => {
+                Some(format!("at {} every {}s", at::first(at)?, every.as_secs_f64()).parse()?)
+            }
             _ => None,
         };
         let separator = if self.null { b'\0' } else { b'\n' };

@@ -15,6 +15,10 @@ use jiff::{Timestamp, Zoned};
 pub(crate) fn parse(text: &str) -> Result<Zoned, String> {
     let now = Zoned::now();
     let at = read(text, &now)?;
+    let zone = std::env::var_os("TZ").unwrap_or_default();
+    if at.time_zone().is_unknown() && !zone.is_empty() {
+        return Err(format!("TZ is {}, and there is no such time zone", zone.to_string_lossy()));
+    }
     if at <= now {
         return Err(format!("{} has passed", at.timestamp()));
     }
@@ -45,6 +49,15 @@ fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
     // the largest `Timestamp` is in the evening of that day
     let form = "write 18:00, 2031-12-24T18:00 or 2031-12-24T18:00:00Z; times go to 9999-12-30";
     if has_time { read().map_err(|_| form.to_owned()) } else { Err(form.to_owned()) }
+}
+
+/// The first time of a schedule. Refuses a time zone that has no name by which the schedule could keep it.
+pub(crate) fn first(at: &Zoned) -> Result<&Zoned, String> {
+    let zone = at.time_zone();
+    let is_kept = zone.iana_name().is_some() || zone.to_fixed_offset().is_ok();
+    is_kept.then_some(at).ok_or_else(|| {
+        "this system's time zone has no name that could be kept: set TZ to one, such as Europe/Berlin, or write it behind the time, as in 2031-12-24T18:00[Europe/Berlin]".to_owned()
+    })
 }
 
 /// Time until then.

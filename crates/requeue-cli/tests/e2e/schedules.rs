@@ -196,3 +196,26 @@ fn e37_what_is_no_cron_expression_is_told_in_one_line() {
     assert_eq!(done.status, 2, "{done:?}");
     assert!(!dir.join("q.db").exists());
 }
+
+#[test]
+fn e37_a_time_zone_that_cannot_be_kept_or_does_not_exist_is_refused() {
+    let dir = dir();
+    let dir = dir.path();
+    let daily = &["add", "--at", "18:00", "--every", "1d", "k"][..];
+    let cron = &["add", "--cron", "0 18 * * *", "k"][..];
+    for (zone, args, why) in [
+        ("CET-1CEST,M3.5.0,M10.5.0/3", daily, "has no name that could be kept"),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", cron, "has no name that could be kept"),
+        ("Mars/Olympus", daily, "TZ is Mars/Olympus, and there is no such time zone"),
+        ("Mars/Olympus", cron, "TZ is Mars/Olympus, and there is no such time zone"),
+    ] {
+        let done = run(requeue(dir, zone, args), b"");
+        assert!(done.status == 2 && done.err.contains(why), "{zone} {args:?}: {done:?}");
+    }
+    assert!(!dir.join("q.db").exists());
+    // once, the rule is as good as a name
+    let once = run(requeue(dir, "CET-1CEST,M3.5.0,M10.5.0/3", &["add", "--at", "18:00", "k"]), b"");
+    assert_eq!(once.status, 0, "{once:?}");
+    let fixed = run(requeue(dir, "UTC", &["add", "--at", "18:00", "--every", "1d", "l"]), b"");
+    assert_eq!(fixed.status, 0, "{fixed:?}");
+}
