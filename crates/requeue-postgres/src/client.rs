@@ -492,6 +492,18 @@ impl Client {
         Pages { client: self.clone(), reading: Arc::default() }
     }
 
+    /// Like [`pages`](Self::pages), of the keys that begin with `prefix`. No page behind them is read.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// let first = pg.client("orders").pages_with_prefix(b"eu/").next_page().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn pages_with_prefix(&self, prefix: &[u8]) -> Pages {
+        Pages { client: self.clone(), reading: Arc::new(Mutex::new(Reading::with_prefix(prefix.to_vec()))) }
+    }
+
     /// State of a key.
     ///
     /// # Errors
@@ -523,6 +535,32 @@ impl Client {
     /// ```
     pub fn cancel(&self, key: &impl Key) -> Op<bool> {
         self.one("select requeue.cancel($1, $2)", Some(key.to_bytes().into()), |row| row.get(0))
+    }
+
+    /// Cancels each of the keys, in one transaction. Returns the number of those that had something to cancel.
+    ///
+    /// The rows of the keys are locked until all are cancelled: pass thousands in several calls.
+    ///
+    /// # Errors
+    ///
+    /// If the server can't be asked. No key is cancelled then.
+    ///
+    /// ```no_run
+    /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
+    /// pg.client("orders").cancel_many(&[4711_u64, 4712]).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_many(&self, keys: &[impl Key]) -> Op<u64> {
+        let mut keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
+        // two callers lock their keys in one order
+        keys.sort();
+        let cancel = "select count(*) from unnest($2::bytea[]) key where requeue.cancel($1, key)";
+        self.with(move |admin_conn, queue| {
+            Box::pin(async move {
+                let rows = admin_conn.query(cancel, &[&queue, &keys]).await?;
+                Ok(rows.first().map_or(0, |row| count(row, 0)))
+            })
+        })
     }
 
     /// Runs a key now that waits, or whose last run gave up. False if it is unknown.

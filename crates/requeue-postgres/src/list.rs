@@ -25,6 +25,8 @@ pub(crate) type Place = (bool, i16, i32, i64, bool, Option<i64>);
 pub(crate) struct Reading {
     /// The only key to list, if it is one.
     key: Option<Vec<u8>>,
+    /// Lists keys that begin with this.
+    prefix: Vec<u8>,
     triggers: Option<Triggers>,
     after: Option<Vec<u8>>,
     is_over: bool,
@@ -34,6 +36,11 @@ impl Reading {
     /// Lists this key alone.
     pub(crate) fn of(key: Vec<u8>) -> Self {
         Self { key: Some(key), ..Self::default() }
+    }
+
+    /// Lists the keys that begin with `prefix`.
+    pub(crate) fn with_prefix(prefix: Vec<u8>) -> Self {
+        Self { prefix, ..Self::default() }
     }
 
     /// Reads all pages as one.
@@ -57,14 +64,27 @@ impl Reading {
             return Ok(None);
         }
         if self.triggers.is_none() {
-            self.triggers = Some(Triggers::read(admin_conn, queue, self.key.as_ref()).await?);
+            let mut triggers = Triggers::read(admin_conn, queue, self.key.as_ref()).await?;
+            triggers.of_keys.iter_mut().for_each(|listed| {
+                listed.take_if(|listed| !listed.key.starts_with(&self.prefix));
+            });
+            self.triggers = Some(triggers);
         }
         let page = "select key, state, dirty, due_us, every_us, failures, attempt, priority, value, age_us, error, place, host, pid, application,
                     rule from requeue.listed($1, $2, $3, $4)";
+        let mut keys: Vec<(Place, Listed)> = Vec::new();
+        // Pages begin behind a key, and the first of those with a prefix may be the prefix itself.
+        if self.after.is_none() && !self.prefix.is_empty() {
+            let of_prefix =
+                admin_conn.query(page, &[&queue, &Some(&self.prefix), &self.after, &PAGE]).await?;
+            keys.extend(of_prefix.iter().map(read));
+            self.after = Some(self.prefix.clone());
+        }
         let rows = admin_conn.query(page, &[&queue, &self.key, &self.after, &PAGE]).await?;
-        let mut keys: Vec<(Place, Listed)> = rows.iter().map(read).collect();
-        self.after = keys.last().map(|(_, listed)| listed.key.clone());
-        self.is_over = rows.len() < PAGE as usize;
+        keys.extend(rows.iter().map(read).take_while(|(_, listed)| listed.key.starts_with(&self.prefix)));
+        let has_last = rows.last().is_none_or(|row| row.get::<_, &[u8]>(0).starts_with(&self.prefix));
+        self.after = keys.last().map(|(_, listed)| listed.key.clone()).or(self.after.take());
+        self.is_over = !has_last || rows.len() < PAGE as usize;
         sort(&mut keys);
         if let Some(triggers) = &mut self.triggers {
             keys.iter_mut().for_each(|(_, listed)| triggers.reach(listed));

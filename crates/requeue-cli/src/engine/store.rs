@@ -13,10 +13,8 @@ use crate::system::exit::USAGE;
 use crate::system::limits;
 use crate::text::show::quoted;
 
-/// Maximum number of concurrent calls to a server.
-const ON_THE_WAY: usize = 64;
-/// Maximum number of keys of a file cancelled at once.
-const IN_A_FILE: usize = 1000;
+/// Maximum number of keys cancelled in one transaction.
+const CANCELLED_AT_ONCE: usize = 1000;
 
 /// The error of a read-only call, without the statement whether anything has changed.
 pub(crate) fn plain(e: &EngineError) -> String {
@@ -169,33 +167,18 @@ impl Store {
     /// Cancels each key. Returns the number of keys that had something to cancel, and why other keys were not
     /// cancelled.
     pub(crate) fn cancel_many(&mut self, queue: &str, keys: &[Vec<u8>]) -> (u64, Option<EngineError>) {
-        let (mut cancelled, mut failed) = (0, None);
-        match self {
-            Self::File(file) => {
-                for keys in keys.chunks(IN_A_FILE) {
-                    match file.cancel_many(queue, keys) {
-                        Ok(some) => cancelled += some,
-                        Err(e) => return (cancelled, Some(e)),
-                    }
-                }
-            }
-            Self::Server(server) => {
-                let client = server.client(queue);
-                for keys in keys.chunks(ON_THE_WAY) {
-                    let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
-                    for op in asked {
-                        match op.wait() {
-                            Ok(was_there) => cancelled += u64::from(was_there),
-                            Err(e) => failed = Some(e),
-                        }
-                    }
-                    if failed.is_some() {
-                        break;
-                    }
-                }
+        let mut cancelled = 0;
+        for keys in keys.chunks(CANCELLED_AT_ONCE) {
+            let some = match self {
+                Self::File(file) => file.cancel_many(queue, keys),
+                Self::Server(server) => server.client(queue).cancel_many(keys).wait(),
+            };
+            match some {
+                Ok(some) => cancelled += some,
+                Err(e) => return (cancelled, Some(e)),
             }
         }
-        (cancelled, failed)
+        (cancelled, None)
     }
 
     /// Checks that the queue exists. Commands that only read or change create no queue, so that a misspelt
@@ -289,10 +272,10 @@ impl Store {
                 Ok(told)
             }
             Self::Server(server) => {
-                let mut pages = server.client(queue).pages();
+                let mut pages = server.client(queue).pages_with_prefix(prefix);
                 let mut told = Ok(());
                 while let Some(page) = pages.next_page().wait()? {
-                    told = page.into_iter().filter(|key| key.key.starts_with(prefix)).try_for_each(&mut tell);
+                    told = page.into_iter().try_for_each(&mut tell);
                     if told.is_err() {
                         break;
                     }

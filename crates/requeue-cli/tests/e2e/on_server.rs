@@ -24,13 +24,15 @@ fn e38_on_a_server_programs_end_when_their_command_is_killed_too() {
 fn on_a_server_many_keys_are_cancelled_and_keys_have_values() {
     let Some(db) = Database::new() else { return };
     db.well(&["migrate"]);
-    let keys: String = (0..300).map(|n| format!("a-{n}\n")).collect();
+    // more than a page, behind a key that is the prefix
+    let keys: String = (0..20_010).map(|n| format!("a-{n}\n")).collect();
     assert_eq!(db.requeue(&["add"], keys.as_bytes()).0, 0);
+    db.well(&["add", "a-"]);
     db.well(&["add", "--value", "{\"n\": 1}", "k"]);
     assert_eq!(db.requeue(&["add", "--values"], b"k\t2\nl\t[3]\n").0, 0);
     let (status, _, err) = db.requeue(&["cancel", "--prefix", "a-"], b"");
-    assert!(status == 1 && err.contains("300 keys would be cancelled"), "{err}");
-    assert_eq!(db.well(&["cancel", "--prefix", "a-", "--expect", "300"]), "300\n");
+    assert!(status == 1 && err.contains("20011 keys would be cancelled"), "{err}");
+    assert_eq!(db.well(&["cancel", "--prefix", "a-", "--expect", "20011"]), "20011\n");
     assert_eq!(db.well(&["ls"]), "ready   k\nready   l\n");
     let dir = dir();
     let ran = dir.path().join("ran");
