@@ -55,7 +55,7 @@ impl Args {
         let mut args = args.into_iter();
         let workload = args
             .next()
-            .ok_or_else(|| Usage::Wrong("which workload? For example: w1 key=u64 shape=cycle".to_string()))?;
+            .ok_or_else(|| Usage::Wrong("which workload? For example: cycle key=u64 shape=cycle".to_string()))?;
         let mut given: Vec<(String, String)> = Vec::new();
         for arg in args {
             let Some((name, value)) = arg.split_once('=') else {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn parameters_are_printed_in_the_order_in_which_they_are_taken() {
-        let mut args = parse("w1 n=5 shape=bulk").unwrap();
+        let mut args = parse("cycle n=5 shape=bulk").unwrap();
         assert_eq!(args.choice("key", &["u64", "string"]), Ok("u64"));
         assert_eq!(args.choice("shape", &["cycle", "bulk"]), Ok("bulk"));
         assert_eq!(args.own_choice("form", &["plain", "next"]), Ok("plain"));
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_implementation_is_no_parameter() {
-        let mut args = parse("w1 impl=mutex").unwrap();
+        let mut args = parse("cycle impl=mutex").unwrap();
         assert_eq!(args.implementation().as_deref(), Some("mutex"));
         assert_eq!(args.finish().unwrap(), "");
     }
@@ -204,11 +204,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         assert!(wrong(parse("")).contains("which workload"));
-        assert!(wrong(parse("w1 key")).contains("name=value"));
-        assert!(wrong(parse("w1 n=1 n=2")).contains("twice"));
-        let mut args = parse("w1 key=i8 n=0 nn=1").unwrap();
+        assert!(wrong(parse("cycle key")).contains("name=value"));
+        assert!(wrong(parse("cycle n=1 n=2")).contains("twice"));
+        let mut args = parse("cycle key=i8 n=0 nn=1").unwrap();
         assert!(wrong(args.choice("key", &["u64", "string"])).contains("u64, string"));
         assert!(wrong(args.number("n", 7)).contains("at least 1"));
-        assert_eq!(wrong(args.finish()), "w1 has no parameter nn; it has: key=u64|string n=NUMBER");
+        assert_eq!(wrong(args.finish()), "cycle has no parameter nn; it has: key=u64|string n=NUMBER");
     }
 }

@@ -9,8 +9,8 @@
 use crate::crew::on_threads;
 use crate::keys::keys;
 use crate::measure::{Percentiles, Spent, Stopwatch};
-use crate::w1::PENDING;
-use crate::w4::delays_of;
+use crate::cycle::PENDING;
+use crate::timers::delays_of;
 use crate::{Args, Key, Line, Usage};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
@@ -62,14 +62,14 @@ impl State {
     }
 }
 
-/// `w1floor`: an operation is a hash, one pair of lock and unlock, a look at the key's
+/// `cyclefloor`: an operation is a hash, one pair of lock and unlock, a look at the key's
 /// place in a table, which is taken and given back, and a push and a pop in a line.
 /// With `shape=bulk` all of that is one hold, as batches may be.
 ///
 /// # Errors
 ///
 /// If a parameter is wrong.
-pub fn w1(args: &mut Args) -> Result<Line, Usage> {
+pub fn cycle(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let shape = args.choice("shape", &["cycle", "pending", "bulk"])?;
     let n = args.number("n", 1_000_000)?;
@@ -78,7 +78,7 @@ pub fn w1(args: &mut Args) -> Result<Line, Usage> {
         "u64" => cycles::<u64>(shape, n),
         _ => cycles::<String>(shape, n),
     };
-    Ok(Line::spent(NAME, "w1floor", params, n as u64, spent))
+    Ok(Line::spent(NAME, "cyclefloor", params, n as u64, spent))
 }
 
 fn cycles<K: Key>(shape: &str, n: usize) -> Spent {
@@ -112,14 +112,14 @@ fn cycles<K: Key>(shape: &str, n: usize) -> Spent {
     watch.stop()
 }
 
-/// `w3floor`: an operation is the hash of a key, the look at its place in a table, the full barrier that rule
+/// `redundantfloor`: an operation is the hash of a key, the look at its place in a table, the full barrier that rule
 /// Q5 demands, and a second look. The barrier is a read-modify-write of the thread's own, which on x86 takes
 /// a fraction of a fence's time; elsewhere it may be less than a barrier, so the floor is never too high.
 ///
 /// # Errors
 ///
 /// If a parameter is wrong.
-pub fn w3(args: &mut Args) -> Result<Line, Usage> {
+pub fn redundant(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let threads = args.number("threads", 1)?;
     let n = args.number("n", 10_000_000)?;
@@ -128,7 +128,7 @@ pub fn w3(args: &mut Args) -> Result<Line, Usage> {
         "u64" => looks::<u64>(threads, n),
         _ => looks::<String>(threads, n),
     };
-    Ok(Line::spent(NAME, "w3floor", params, n as u64, spent))
+    Ok(Line::spent(NAME, "redundantfloor", params, n as u64, spent))
 }
 
 fn looks<K: Key>(threads: usize, n: usize) -> Spent {
@@ -203,14 +203,14 @@ pub fn bucket(args: &mut Args) -> Result<Line, Usage> {
     Ok(Line::spent(NAME, "bucketreference", params, n as u64, spent))
 }
 
-/// `w8reference`: [`w1`]'s cycle with the clock readings of three calls or, with `form=next`, two, one
+/// `metricsreference`: [`cycle`]'s cycle with the clock readings of three calls or, with `form=next`, two, one
 /// addition to a counter and two to each of two histograms, in the bucket of the time. A batch reads the
 /// clock less often.
 ///
 /// # Errors
 ///
 /// If a parameter is wrong.
-pub fn w8(args: &mut Args) -> Result<Line, Usage> {
+pub fn metrics(args: &mut Args) -> Result<Line, Usage> {
     let key = args.choice("key", &["u64", "string"])?;
     let form = args.choice("form", &["plain", "next"])?;
     let n = args.number("n", 1_000_000)?;
@@ -219,7 +219,7 @@ pub fn w8(args: &mut Args) -> Result<Line, Usage> {
         "u64" => told_cycles::<u64>(form, n),
         _ => told_cycles::<String>(form, n),
     };
-    Ok(Line::spent(NAME, "w8reference", params, n as u64, spent))
+    Ok(Line::spent(NAME, "metricsreference", params, n as u64, spent))
 }
 
 #[derive(Default)]
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn each_floor_does_as_many_operations_as_it_says() {
         for (run, of) in [
-            (w1 as fn(&mut Args) -> _, "w1floor shape=pending n=50"),
-            (w1, "w1floor key=string shape=bulk n=50"),
-            (w3, "w3floor threads=2 n=50"),
+            (cycle as fn(&mut Args) -> _, "cyclefloor shape=pending n=50"),
+            (cycle, "cyclefloor key=string shape=bulk n=50"),
+            (redundant, "redundantfloor threads=2 n=50"),
             (timers, "timerfloor key=string n=50"),
             (bucket, "bucketreference threads=3 n=50"),
-            (w8, "w8reference form=next n=50"),
+            (metrics, "metricsreference form=next n=50"),
         ] {
             let line: Line = run(&mut args(of)).expect("they are right");
             assert_eq!((line.ops, line.workload.as_str()), (50, of.split(' ').next().expect("a name")));

@@ -20,20 +20,20 @@ pub mod ours;
 pub mod queues;
 pub mod sink;
 pub mod stress;
-pub mod w1;
-pub mod w10;
-pub mod w11;
-pub mod w12;
-pub mod w13;
-pub mod w14;
-pub mod w2;
-pub mod w3;
-pub mod w4;
-pub mod w5;
-pub mod w6;
-pub mod w7;
-pub mod w8;
-pub mod w9;
+pub mod cycle;
+pub mod stops;
+pub mod far_timers;
+pub mod control;
+pub mod turns;
+pub mod workers;
+pub mod contended;
+pub mod redundant;
+pub mod timers;
+pub mod backoff;
+pub mod wakeups;
+pub mod memory;
+pub mod metrics;
+pub mod idle;
 
 pub use args::{Args, Usage};
 pub use keys::Key;
@@ -65,29 +65,29 @@ pub fn main_with(built: Option<&str>, dispatch: impl FnOnce(&mut Args) -> Result
 
 /// The names of all workloads.
 pub const WORKLOADS: &[&str] = &[
-    "w1",
-    "w1floor",
-    "w2",
-    "w3",
-    "w3floor",
-    "w4",
-    "w4sooner",
+    "cycle",
+    "cyclefloor",
+    "contended",
+    "redundant",
+    "redundantfloor",
+    "timers",
+    "sooner",
     "timerfloor",
     "soonerreference",
-    "w5",
-    "w5when",
-    "w5bucket",
+    "backoff",
+    "when",
+    "bucket",
     "bucketreference",
-    "w6",
-    "w7",
-    "w8",
-    "w8reference",
-    "w9",
-    "w10",
-    "w11",
-    "w12",
-    "w13",
-    "w14",
+    "wakeups",
+    "memory",
+    "metrics",
+    "metricsreference",
+    "idle",
+    "stops",
+    "fartimers",
+    "control",
+    "turns",
+    "workers",
     "fair",
     "stress",
 ];

@@ -12,7 +12,7 @@ pub struct Line {
     /// The implementation measured.
     #[serde(rename = "impl")]
     pub implementation: &'static str,
-    /// `w1` and so on.
+    /// `cycle` and so on.
     pub workload: String,
     /// `name=value` pairs, in the order of the workload's table.
     pub params: String,
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn a_line_has_the_shared_names_and_no_empty_fields() {
-        let mut line = Line::new("requeue", "w1", "key=u64".to_string(), 4, Duration::from_nanos(100));
+        let mut line = Line::new("requeue", "cycle", "key=u64".to_string(), 4, Duration::from_nanos(100));
         line.extra.insert("after_bytes_per_key", 1.5);
         let json = concat!(
-            r#"{"impl":"requeue","workload":"w1","params":"key=u64","ops":4,"#,
+            r#"{"impl":"requeue","workload":"cycle","params":"key=u64","ops":4,"#,
             r#""seconds":1e-7,"ns_per_op":25.0,"after_bytes_per_key":1.5}"#
         );
         assert_eq!(line.to_string(), json);

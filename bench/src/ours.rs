@@ -3,7 +3,7 @@
 use crate::fair::{self, Virtual};
 use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
 use crate::{
-    Args, Key, Line, Usage, floor, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11, w12, w13, w14,
+    Args, Key, Line, Usage, floor, stress, cycle, contended, redundant, timers, backoff, wakeups, memory, metrics, idle, stops, far_timers, control, turns, workers,
 };
 use parking_lot::Mutex;
 use requeue::limiter::{self, TokenBucket};
@@ -199,29 +199,29 @@ pub fn dispatch(args: &mut Args) -> Result<Line, Usage> {
         return Err(Usage::Wrong(format!("this program measures {NAME}, not {other}")));
     }
     match args.workload() {
-        "w1" => w1::run::<U, S>(args),
-        "w1floor" => floor::w1(args),
-        "w3floor" => floor::w3(args),
+        "cycle" => cycle::run::<U, S>(args),
+        "cyclefloor" => floor::cycle(args),
+        "redundantfloor" => floor::redundant(args),
         "timerfloor" => floor::timers(args),
         "soonerreference" => floor::sooner(args),
         "bucketreference" => floor::bucket(args),
-        "w8reference" => floor::w8(args),
-        "w2" => w2::run::<U>(args),
-        "w3" => w3::run::<U, S>(args),
-        "w4" => w4::run::<U>(args),
-        "w4sooner" => w4::sooner::<U>(args),
-        "w5" => w5::run::<U, S>(args),
-        "w5when" => w5::when::<limiter::Exponential<u64>, limiter::Exponential<String>>(args),
-        "w5bucket" => w5::bucket::<TokenBucket>(args),
-        "w6" => w6::run::<U>(args),
-        "w7" => w7::run::<U, S>(args),
-        "w8" => w8::run::<U, S>(args),
-        "w9" => w9::run::<U>(args),
-        "w10" => w10::run::<U>(args),
-        "w11" => w11::run::<U, S>(args),
-        "w12" => w12::run(args),
-        "w13" => w13::run(args),
-        "w14" => w14::run(args),
+        "metricsreference" => floor::metrics(args),
+        "contended" => contended::run::<U>(args),
+        "redundant" => redundant::run::<U, S>(args),
+        "timers" => timers::run::<U>(args),
+        "sooner" => timers::sooner::<U>(args),
+        "backoff" => backoff::run::<U, S>(args),
+        "when" => backoff::when::<limiter::Exponential<u64>, limiter::Exponential<String>>(args),
+        "bucket" => backoff::bucket::<TokenBucket>(args),
+        "wakeups" => wakeups::run::<U>(args),
+        "memory" => memory::run::<U, S>(args),
+        "metrics" => metrics::run::<U, S>(args),
+        "idle" => idle::run::<U>(args),
+        "stops" => stops::run::<U>(args),
+        "fartimers" => far_timers::run::<U, S>(args),
+        "control" => control::run(args),
+        "turns" => turns::run(args),
+        "workers" => workers::run(args),
         "fair" => fair::run::<Slow>(args),
         "stress" => stress::run::<U>(args),
         _ => Err(args.unknown(crate::WORKLOADS)),

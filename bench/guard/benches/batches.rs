@@ -26,16 +26,16 @@ fn batch<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
 
 #[library_benchmark]
 #[bench::fresh(rig(number))]
-fn w1_batch_u64(rig: Rig<u64>) -> Queue<u64> {
+fn cycle_batch_u64(rig: Rig<u64>) -> Queue<u64> {
     batch(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
-fn w1_batch_string(rig: Rig<String>) -> Queue<String> {
+fn cycle_batch_string(rig: Rig<String>) -> Queue<String> {
     batch(rig)
 }
 
-library_benchmark_group!(name = batches; benchmarks = w1_batch_u64, w1_batch_string);
+library_benchmark_group!(name = batches; benchmarks = cycle_batch_u64, cycle_batch_string);
 
 main!(library_benchmark_groups = batches);

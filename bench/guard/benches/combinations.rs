@@ -86,7 +86,7 @@ fn pending(letters: &str) -> Combined {
 #[bench::respect_metrics(pending("rm"))]
 #[bench::respect_rate(pending("rt"))]
 #[bench::metrics_rate(pending("mt"))]
-fn w15_cycle_u64(mut combined: Combined) -> Queue<u64> {
+fn combined_cycle_u64(mut combined: Combined) -> Queue<u64> {
     let keys = std::mem::take(&mut combined.rig.keys);
     for (i, key) in keys.into_iter().enumerate() {
         add(&combined, key, i);
@@ -117,7 +117,7 @@ fn add(combined: &Combined, key: u64, i: usize) {
 #[bench::groups_priorities_max_wait(features("gpw"))]
 #[bench::groups_within(features("gpi"))]
 #[bench::groups_within_max_wait(features("gpiw"))]
-fn w15_bulk_u64(mut combined: Combined) -> Queue<u64> {
+fn combined_bulk_u64(mut combined: Combined) -> Queue<u64> {
     let keys = std::mem::take(&mut combined.rig.keys);
     for (i, key) in keys.into_iter().enumerate() {
         add(&combined, key, i);
@@ -128,6 +128,6 @@ fn w15_bulk_u64(mut combined: Combined) -> Queue<u64> {
     combined.rig.q
 }
 
-library_benchmark_group!(name = combinations; benchmarks = w15_cycle_u64, w15_bulk_u64);
+library_benchmark_group!(name = combinations; benchmarks = combined_cycle_u64, combined_bulk_u64);
 
 main!(library_benchmark_groups = combinations);

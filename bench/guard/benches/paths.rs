@@ -91,56 +91,56 @@ fn bulk<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
 #[library_benchmark]
 #[bench::fresh(rig(number))]
 #[bench::pending(pending(number))]
-fn w1_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+fn cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
 #[bench::pending(pending(string))]
-fn w1_cycle_string(rig: Rig<String>) -> Queue<String> {
+fn cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(number))]
-fn w1_next_u64(rig: Rig<u64>) -> Queue<u64> {
+fn next_u64(rig: Rig<u64>) -> Queue<u64> {
     next(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
-fn w1_next_string(rig: Rig<String>) -> Queue<String> {
+fn next_string(rig: Rig<String>) -> Queue<String> {
     next(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(number))]
-fn w1_done_and_get_u64(rig: Rig<u64>) -> Queue<u64> {
+fn done_and_get_u64(rig: Rig<u64>) -> Queue<u64> {
     done_and_get(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
-fn w1_done_and_get_string(rig: Rig<String>) -> Queue<String> {
+fn done_and_get_string(rig: Rig<String>) -> Queue<String> {
     done_and_get(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(number))]
-fn w1_bulk_u64(rig: Rig<u64>) -> Queue<u64> {
+fn bulk_u64(rig: Rig<u64>) -> Queue<u64> {
     bulk(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
-fn w1_bulk_string(rig: Rig<String>) -> Queue<String> {
+fn bulk_string(rig: Rig<String>) -> Queue<String> {
     bulk(rig)
 }
 
 #[library_benchmark]
 #[bench::value(redundant(number))]
-fn w3_redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
+fn redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
     for &key in &keys {
         let _ = black_box(q.add(black_box(key)));
     }
@@ -149,7 +149,7 @@ fn w3_redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
 
 #[library_benchmark]
 #[bench::reference(redundant(string))]
-fn w3_redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<String>) {
+fn redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<String>) {
     for key in &keys {
         let _ = black_box(q.add_ref(black_box(key.as_str())));
     }
@@ -158,7 +158,7 @@ fn w3_redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<Stri
 
 #[library_benchmark]
 #[bench::waiting(waiting())]
-fn w4_insert_u64((Rig { q, keys }, delays): (Rig<u64>, Vec<Duration>)) -> Queue<u64> {
+fn timer_set_u64((Rig { q, keys }, delays): (Rig<u64>, Vec<Duration>)) -> Queue<u64> {
     for (key, delay) in keys.into_iter().zip(delays) {
         let _ = black_box(q.add_after(black_box(key), delay));
     }
@@ -174,22 +174,22 @@ fn limited<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
 
 #[library_benchmark]
 #[bench::fresh(rig(number))]
-fn w5_rate_limited_u64(rig: Rig<u64>) -> Queue<u64> {
+fn backoff_u64(rig: Rig<u64>) -> Queue<u64> {
     limited(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(rig(string))]
-fn w5_rate_limited_string(rig: Rig<String>) -> Queue<String> {
+fn backoff_string(rig: Rig<String>) -> Queue<String> {
     limited(rig)
 }
 
 library_benchmark_group!(
     name = paths;
     benchmarks =
-        w1_cycle_u64, w1_cycle_string, w1_next_u64, w1_next_string, w1_done_and_get_u64,
-        w1_done_and_get_string, w1_bulk_u64, w1_bulk_string,
-        w3_redundant_u64, w3_redundant_string, w4_insert_u64, w5_rate_limited_u64, w5_rate_limited_string
+        cycle_u64, cycle_string, next_u64, next_string, done_and_get_u64,
+        done_and_get_string, bulk_u64, bulk_string,
+        redundant_u64, redundant_string, timer_set_u64, backoff_u64, backoff_string
 );
 
 main!(library_benchmark_groups = paths);

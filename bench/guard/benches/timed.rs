@@ -30,31 +30,31 @@ fn with_metrics<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> 
 
 #[library_benchmark]
 #[bench::fresh(with_metrics(number))]
-fn w8_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+fn metrics_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
 #[library_benchmark]
 #[bench::fresh(with_metrics(string))]
-fn w8_cycle_string(rig: Rig<String>) -> Queue<String> {
+fn metrics_cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
 #[library_benchmark]
 #[bench::timer(beside_a_timer(number))]
-fn w11_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
+fn far_timer_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
 #[library_benchmark]
 #[bench::timer(beside_a_timer(string))]
-fn w11_cycle_string(rig: Rig<String>) -> Queue<String> {
+fn far_timer_cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
 library_benchmark_group!(
     name = timed;
-    benchmarks = w8_cycle_u64, w8_cycle_string, w11_cycle_u64, w11_cycle_string
+    benchmarks = metrics_cycle_u64, metrics_cycle_string, far_timer_cycle_u64, far_timer_cycle_string
 );
 
 main!(library_benchmark_groups = timed);

@@ -31,7 +31,7 @@ fn ready() -> (Queue<u64>, Workers) {
 
 #[library_benchmark]
 #[bench::ready(ready())]
-fn w14_worker_u64((q, mut workers): (Queue<u64>, Workers)) -> (Queue<u64>, Workers) {
+fn worker_u64((q, mut workers): (Queue<u64>, Workers)) -> (Queue<u64>, Workers) {
     let mut context = Context::from_waker(Waker::noop());
     while workers.as_mut().poll(&mut context).is_pending() {}
     (q, workers)
@@ -50,13 +50,13 @@ fn by_hand() -> Queue<u64> {
 // the loop by hand, for comparison
 #[library_benchmark]
 #[bench::ready(by_hand())]
-fn w14_by_hand_u64(q: Queue<u64>) -> Queue<u64> {
+fn worker_by_hand_u64(q: Queue<u64>) -> Queue<u64> {
     while let Some(item) = q.get_blocking() {
         black_box(item).succeed();
     }
     q
 }
 
-library_benchmark_group!(name = workers; benchmarks = w14_worker_u64, w14_by_hand_u64);
+library_benchmark_group!(name = workers; benchmarks = worker_u64, worker_by_hand_u64);
 
 main!(library_benchmark_groups = workers);

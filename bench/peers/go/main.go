@@ -23,21 +23,21 @@ var workloads = []struct {
 	spec []string
 	run  func(a args) result
 }{
-	{"w1", []string{"key=u64|string", "shape=cycle|pending|bulk", "form=plain|next|batch32", "n=1000000"}, w1},
-	{"w2", []string{"keys=distinct|hot", "p=1", "c=1", "mode=goroutines|threads|tasks", "n=2000000"}, w2},
-	{"w3", []string{"key=u64|string", "pass=value|ref", "threads=1", "n=10000000"}, w3},
-	{"w4", []string{"n=1000000", "delays=uniform|equal90|month", "part=insert|run"}, w4},
-	{"w4sooner", []string{"n=1000000"}, w4sooner},
-	{"w5", []string{"key=u64|string", "limiter=builtin|own", "n=1000000"}, w5},
-	{"w5when", []string{"key=u64|string", "n=1000000"}, w5when},
-	{"w5bucket", []string{"threads=1", "n=4000000"}, w5bucket},
-	{"w6", []string{"producer=sleep|spin|task", "mode=goroutines|threads|tasks", "n=5000"}, w6},
-	{"w7", []string{"key=u64|string", "n=1000000"}, w7},
-	{"w8", []string{"key=u64|string", "metrics=off|on", "form=plain|next|batch32", "n=1000000"}, w8},
-	{"w9", []string{"waiters=10000", "mode=goroutines|threads|tasks", "n=1000000"}, w9},
-	{"w10", []string{"what=grow|shrink|due", "n=1000000"}, w10},
-	{"w11", []string{"key=u64|string", "timers=one|many|none", "form=plain|next|batch32", "n=1000000"}, w11},
-	{"w14", []string{"shape=ready|producer", "workers=1", "mode=goroutines|threads|tasks", "form=worker|plain|next", "n=1000000"}, w14},
+	{"cycle", []string{"key=u64|string", "shape=cycle|pending|bulk", "form=plain|next|batch32", "n=1000000"}, cycle},
+	{"contended", []string{"keys=distinct|hot", "p=1", "c=1", "mode=goroutines|threads|tasks", "n=2000000"}, contended},
+	{"redundant", []string{"key=u64|string", "pass=value|ref", "threads=1", "n=10000000"}, redundantAdds},
+	{"timers", []string{"n=1000000", "delays=uniform|equal90|month", "part=insert|run"}, timers},
+	{"sooner", []string{"n=1000000"}, sooner},
+	{"backoff", []string{"key=u64|string", "limiter=builtin|own", "n=1000000"}, backoff},
+	{"when", []string{"key=u64|string", "n=1000000"}, limiterAlone},
+	{"bucket", []string{"threads=1", "n=4000000"}, bucket},
+	{"wakeups", []string{"producer=sleep|spin|task", "mode=goroutines|threads|tasks", "n=5000"}, wakeups},
+	{"memory", []string{"key=u64|string", "n=1000000"}, memoryUse},
+	{"metrics", []string{"key=u64|string", "metrics=off|on", "form=plain|next|batch32", "n=1000000"}, metered},
+	{"idle", []string{"waiters=10000", "mode=goroutines|threads|tasks", "n=1000000"}, idle},
+	{"stops", []string{"what=grow|shrink|due", "n=1000000"}, stops},
+	{"fartimers", []string{"key=u64|string", "timers=one|many|none", "form=plain|next|batch32", "n=1000000"}, farTimers},
+	{"workers", []string{"shape=ready|producer", "workers=1", "mode=goroutines|threads|tasks", "form=worker|plain|next", "n=1000000"}, workers},
 	{"fair", []string{"load=2"}, fair},
 }
 
@@ -56,8 +56,8 @@ func main() {
 	for _, w := range workloads {
 		if w.name == os.Args[1] {
 			a := parse(w.name, w.spec, os.Args[2:])
-			if a.impl == xTimeRate && w.name != "w5bucket" {
-				cannot("x-time-rate has no queue, only w5bucket is for it")
+			if a.impl == xTimeRate && w.name != "bucket" {
+				cannot("x-time-rate has no queue, only bucket is for it")
 			}
 			r := w.run(a)
 			r.print(a)

@@ -1,4 +1,4 @@
-//! The page of results: the table and the pictures.
+//! The results: the figures as CSV, and the pictures.
 
 use crate::chart::{bars, strips};
 use crate::script::{Ran, Script, counts, percentile, waits};
@@ -27,28 +27,26 @@ fn time(ms: f64) -> String {
     if ms >= 1_000.0 { format!("{:.1} s", ms / 1e3) } else { format!("{ms:.0} ms") }
 }
 
-/// Writes `RESULTS.md` and its pictures.
+/// A line of the figures.
+fn line(text: &mut String, scenario: &str, queue: &str, figure: &str, value: &str) {
+    let _ = writeln!(text, "{scenario},\"{queue}\",{figure},\"{value}\"");
+}
+
+/// Writes `results.csv` and the pictures.
 pub(crate) fn write(out: &Path, scripts: &[Script], ran: &[Ran]) -> Result<(), Box<dyn Error>> {
     let found = Found { scripts, ran };
-    let mut text = String::from("# Side by side in virtual time: the figures\n\n");
+    let mut text = String::from("scenario,queue,figure,value\n");
     let said = std::env::var("BEYOND_BUILT").unwrap_or_else(|_| "commit and versions unknown".into());
-    writeln!(
-        text,
-        "{said}. Written by `bench/peers/beyond/run`; [BEYOND.md](../BEYOND.md) says what they mean.\n"
-    )?;
+    line(&mut text, "all", "all", "built", &said);
     overload(&found, out, &mut text)?;
     urgent(&found, out, &mut text)?;
     tenants(&found, out, &mut text)?;
     echo(&found, out, &mut text)?;
     debounce(&found, out, &mut text)?;
-    Ok(std::fs::write(out.join("RESULTS.md"), text)?)
+    Ok(std::fs::write(out.join("results.csv"), text)?)
 }
 
 fn overload(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
-    text.push_str("## Overload: 200 keys, a minute\n\n");
-    text.push_str(
-        "| queue | load | keys that never ran | runs of a key | longest wait |\n|---|---|---|---|---|\n",
-    );
     for (name, load) in [("overload-2x", "2x"), ("overload-4x", "4x")] {
         let script = found.script(name)?;
         let mut rows = Vec::new();
@@ -57,7 +55,9 @@ fn overload(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<
             let never = counts.iter().filter(|count| **count == 0).count();
             let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
             let longest = time(waits.last().copied().unwrap_or(0.0));
-            writeln!(text, "| {} | {load} | {never} | {least} to {most} | {longest} |", ran.queue)?;
+            line(text, name, &ran.queue, "keys of 200 that never ran", &never.to_string());
+            line(text, name, &ran.queue, "runs of a key", &format!("{least} to {most}"));
+            line(text, name, &ran.queue, "longest wait", &longest);
             rows.push((ran.queue.as_str(), never as f64, format!("{never} of 200; longest wait {longest}")));
         }
         let title = format!("Keys that never run at {load} overload");
@@ -68,12 +68,11 @@ fn overload(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<
 
 fn urgent(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
     let script = found.script("urgent")?;
-    text.push_str("\n## One urgent key among 100,000\n\n| queue | it waits |\n|---|---|\n");
     let mut rows = Vec::new();
     for ran in found.of("urgent") {
         let waits = waits(script, ran, script.keys - 1..script.keys);
         let wait = waits.last().copied().unwrap_or(f64::NAN);
-        writeln!(text, "| {} | {} |", ran.queue, time(wait))?;
+        line(text, "urgent", &ran.queue, "the urgent key waits", &time(wait));
         rows.push((ran.queue.as_str(), wait, time(wait)));
     }
     let below = "100,000 keys are ready, 2 ms a run; the urgent one comes after 10 s. By powers of ten";
@@ -83,12 +82,13 @@ fn urgent(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dy
 
 fn tenants(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
     let script = found.script("tenants")?;
-    text.push_str("\n## A noisy tenant of three\n\n| queue | the others wait: p50 | p99 | longest |\n|---|---|---|---|\n");
     let mut rows = Vec::new();
     for ran in found.of("tenants") {
         let waits = waits(script, ran, script.tenants[0]..script.keys);
         let (p50, p99, most) = (percentile(&waits, 0.5), percentile(&waits, 0.99), percentile(&waits, 1.0));
-        writeln!(text, "| {} | {} | {} | {} |", ran.queue, time(p50), time(p99), time(most))?;
+        for (figure, wait) in [("p50", p50), ("p99", p99), ("longest", most)] {
+            line(text, "tenants", &ran.queue, &format!("the others wait {figure}"), &time(wait));
+        }
         rows.push((ran.queue.as_str(), p99, time(p99)));
     }
     let below = "two tenants with 10 triggers a second each beside one with 1,000; 200 runs a second. By powers of ten";
@@ -97,10 +97,9 @@ fn tenants(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<d
 }
 
 fn echo(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
-    text.push_str("\n## A key that fails and echoes itself, 12 s\n\n| queue | runs |\n|---|---|\n");
     let mut rows = Vec::new();
     for ran in found.of("echo") {
-        writeln!(text, "| {} | {} |", ran.queue, ran.runs.len())?;
+        line(text, "echo", &ran.queue, "runs in 12 s", &ran.runs.len().to_string());
         rows.push((ran.queue.as_str(), ran.runs.iter().map(|(_, at)| at / 1e3).collect()));
     }
     let below = "back-off from 5 ms, doubled by each failure: 12 runs are due in 12 s. Its own events come after 250 ms";
@@ -115,14 +114,11 @@ fn echo(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn 
 }
 
 fn debounce(found: &Found<'_>, out: &Path, text: &mut String) -> Result<(), Box<dyn Error>> {
-    text.push_str("\n## Debounce: a second without a trigger, at the latest five\n\n");
-    text.push_str(
-        "| queue | runs of a burst of 3 s | the first of them at | runs in 60 s of triggers without end |\n",
-    );
-    text.push_str("|---|---|---|---|\n");
     for (burst, endless) in found.of("debounce-burst").zip(found.of("debounce-endless")) {
         let first = burst.runs.first().map_or("never".into(), |(_, at)| time(*at));
-        writeln!(text, "| {} | {} | {first} | {} |", burst.queue, burst.runs.len(), endless.runs.len())?;
+        line(text, "debounce-burst", &burst.queue, "runs of a burst of 3 s", &burst.runs.len().to_string());
+        line(text, "debounce-burst", &burst.queue, "the first of them at", &first);
+        line(text, "debounce-endless", &endless.queue, "runs in 60 s", &endless.runs.len().to_string());
     }
     for (name, seconds, title) in [
         ("debounce-burst", 6, "Debounce: triggers for 3 s, one each 100 ms"),

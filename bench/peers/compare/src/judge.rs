@@ -103,7 +103,7 @@ mod tests {
 
     /// A row of the file, and samples in which `ns` holds for its cells by name.
     fn judged(target: &Target, values: &[(&str, &str, f64)]) -> Judged {
-        let plan = Plan::load(Extent::default(), &["w2".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["contended".to_string()]).unwrap();
         let row = &plan.sections[0].rows[0];
         let mut samples = Samples::default();
         for (name, field, value) in values {

@@ -28,10 +28,10 @@ requeue-compare [--ours PROGRAM] [--rust PROGRAM] [--go PROGRAM] [OPTIONS]
   --quick         smaller and fewer rows, and few peers
   --all-peers     every peer there is
   --rounds N      how often everything is measured (3, quick: 2)
-  --only W1,W3    these sections alone; w4 means w4insert, w4run and w4sooner
+  --only A,B      these sections alone; timers means timers-set, timers-served and timers-sooner
   --jsonl FILE    where the lines go that the programs print (target/bench.jsonl)
   --from FILE     measures nothing, reads such lines
-  --out DIRECTORY where RESULTS.md and results.svg go (bench)
+  --out DIRECTORY where RESULTS.md, results.svg, results.csv and targets.csv go (bench)
   --print         prints all tables and writes no results
 ";
 
@@ -113,11 +113,13 @@ fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
     let out = options.out.clone().unwrap_or_else(|| root.join("bench"));
     std::fs::create_dir_all(&out)?;
     std::fs::write(out.join("RESULTS.md"), report::page(&plan, &samples, &machine))?;
+    std::fs::write(out.join("results.csv"), report::figures(&plan, &samples))?;
+    std::fs::write(out.join("targets.csv"), report::targets(&plan, &samples))?;
     let quick = if machine.quick { ", a quick run" } else { "" };
     let below = format!("{}, {} cores; commit {}{quick}", machine.processor, machine.cores, machine.commit);
     chart::draw(&summary::lines(&plan, &samples), &below, &out.join("results.svg"))?;
     println!("{}", report::head(&plan, &samples, &machine));
-    eprintln!("{} and results.svg are written", out.join("RESULTS.md").display());
+    eprintln!("{}, the figures and the targets beside it are written", out.join("RESULTS.md").display());
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! The results as Markdown.
+//! The results: a page for readers, all figures and all targets as CSV, and tables for a terminal.
 
-use crate::judge::{Verdict, judge, times};
+use crate::judge::{Judged, Verdict, judge, times};
 use crate::machine::Machine;
 use crate::plan::{Cell, Kind, Plan, Row, Section};
 use crate::samples::Samples;
@@ -29,25 +29,57 @@ pub(crate) fn number(x: f64) -> String {
     format!("{sign}{grouped}{fraction}")
 }
 
-/// The whole page: the summary for everybody first, our own targets last.
+/// The page for readers: the summary, the machine, how many targets are met, and where all figures stand.
 pub(crate) fn page(plan: &Plan, samples: &Samples, machine: &Machine) -> String {
-    let mut page = String::from("# Results\n\n");
-    page.push_str(&head(plan, samples, machine));
-    page.push_str(
-        "\nWritten by `bench/peers/run`; [README.md](README.md) says what the workloads are.\n\n\
-         ![client-go's figure divided by requeue's](results.svg)\n\n",
+    let (met, missed, unknown) = count(&judged(plan, samples));
+    let page = format!(
+        "# Results\n\n{}\n![client-go's figure divided by requeue's](results.svg)\n\n\
+         [results.csv](results.csv) has every figure with the smallest and the largest of the rounds, and how many times as \
+         good as\nclient-go (for a token bucket, as x/time/rate) it is in the same run. [targets.csv](targets.csv) has our own \
+         targets: {met} met,\n{missed} missed, {unknown} not measured; \
+         [EXPERIMENTS.md](../docs/EXPERIMENTS.md#targets-that-are-missed-and-what-stands-in-the-way) says what stands in the \
+         way.\nWritten by `bench/peers/run`; [README.md](README.md#workloads) says what the workloads are.\n\n{}{}",
+        head(plan, samples, machine),
+        about(machine),
+        failures(plan, samples)
     );
-    page.push_str(&about(machine));
-    page.push_str(
-        "In the tables that follow the smallest and the largest of the rounds stand in brackets; **bold**: how many \
-         times as good as client-go in the same run (for a token bucket, as x/time/rate).\n\n",
-    );
-    for section in &plan.sections {
-        page.push_str(&table(section, samples));
-    }
-    page.push_str(&targets(plan, samples));
-    page.push_str(&failures(plan, samples));
     format!("{}\n", page.trim_end())
+}
+
+/// A line of CSV (RFC 4180).
+fn line(fields: &[&str]) -> String {
+    let quoted = |field: &&str| {
+        let plain = !field.contains([',', '"', '\n']);
+        if plain { (*field).to_string() } else { format!("\"{}\"", field.replace('"', "\"\"")) }
+    };
+    format!("{}\n", fields.iter().map(quoted).collect::<Vec<_>>().join(","))
+}
+
+/// A number of a table: four digits that count.
+fn plain(x: f64) -> String {
+    let decimals = (3 - x.abs().max(1e-9).log10().floor() as i32).clamp(0, 4) as usize;
+    let text = format!("{x:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+/// All figures as CSV, a line for each field of each measurement.
+pub(crate) fn figures(plan: &Plan, samples: &Samples) -> String {
+    let mut text =
+        line(&["workload", "row", "program", "field", "median", "least", "most", "times client-go"]);
+    for section in &plan.sections {
+        for (row, cell) in section.rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
+            let ours = cell.kind == Kind::Ours && cell.name != "requeue";
+            let program = if ours { format!("requeue, {}", cell.name) } else { cell.name.clone() };
+            for (i, field) in section.show.iter().enumerate() {
+                let Some(stat) = samples.stat(cell, field) else { continue };
+                let times = beside_go(cell, row, section, samples).filter(|_| i == 0).map(plain);
+                let [median, least, most] = [stat.median, stat.min, stat.max].map(plain);
+                let times = times.unwrap_or_default();
+                text += &line(&[&section.id, &row.name, &program, field, &median, &least, &most, &times]);
+            }
+        }
+    }
+    text
 }
 
 /// The summary, and the conditions to be quoted with its figures.
@@ -77,15 +109,13 @@ pub(crate) fn tables(plan: &Plan, samples: &Samples) -> String {
     plan.sections.iter().map(|section| table(section, samples)).collect()
 }
 
+/// The rest of the run's conditions.
 fn about(machine: &Machine) -> String {
     let mut about = String::from("| | |\n|---|---|\n");
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(about, "| {name} | {value} |");
     };
-    row("processor", &format!("{}, {} cores", machine.processor, machine.cores));
     row("kernel", &machine.kernel);
-    row("requeue", &format!("commit {}", machine.commit));
-    row("compiler", &machine.rustc);
     if !machine.versions.is_empty() {
         row("peers", &machine.versions.join("; "));
     }
@@ -198,36 +228,33 @@ fn is_beaten(floor: &Cell, row: &Row, field: &str, samples: &Samples) -> bool {
     others.filter_map(|cell| figure(cell, row, field, samples)).any(|other| other < least)
 }
 
-/// Our own targets: how many are met, and which are not.
-fn targets(plan: &Plan, samples: &Samples) -> String {
-    let (mut met, mut missed, mut unknown, mut text) = (0, 0, 0, String::new());
-    for section in &plan.sections {
-        for row in &section.rows {
-            for target in &row.targets {
-                let judged = judge(target, row, &section.show[0], samples);
-                let (count, mark) = match judged.verdict {
-                    Verdict::Met => (&mut met, ""),
-                    Verdict::Missed => (&mut missed, "✗"),
-                    Verdict::Unknown => (&mut unknown, "?"),
-                };
-                *count += 1;
-                if judged.verdict == Verdict::Met {
-                    continue;
-                }
-                let reached = judged.reached.map_or("not measured".to_string(), |r| number(r) + judged.unit);
-                let _ = writeln!(
-                    text,
-                    "| {} | {} | {} | {reached} | {mark} |",
-                    section.id, row.name, judged.wanted
-                );
-            }
-        }
+/// Each target with its section and row, and what was reached.
+fn judged<'a>(plan: &'a Plan, samples: &Samples) -> Vec<(&'a Section, &'a Row, Judged)> {
+    let rows = plan.sections.iter().flat_map(|section| section.rows.iter().map(move |row| (section, row)));
+    rows.flat_map(|(section, row)| row.targets.iter().map(move |target| (section, row, target)))
+        .map(|(section, row, target)| (section, row, judge(target, row, &section.show[0], samples)))
+        .collect()
+}
+
+/// How many targets are met, missed, and not measured.
+fn count(judged: &[(&Section, &Row, Judged)]) -> (usize, usize, usize) {
+    let count = |verdict| judged.iter().filter(|(.., it)| it.verdict == verdict).count();
+    (count(Verdict::Met), count(Verdict::Missed), count(Verdict::Unknown))
+}
+
+/// Our own targets as CSV.
+pub(crate) fn targets(plan: &Plan, samples: &Samples) -> String {
+    let mut text = line(&["workload", "row", "target", "reached", "verdict"]);
+    for (section, row, judged) in judged(plan, samples) {
+        let reached = judged.reached.map_or(String::new(), |reached| plain(reached) + judged.unit);
+        let verdict = match judged.verdict {
+            Verdict::Met => "met",
+            Verdict::Missed => "missed",
+            Verdict::Unknown => "not measured",
+        };
+        text += &line(&[&section.id, &row.name, &judged.wanted, &reached, verdict]);
     }
-    format!(
-        "## Our own targets\n\n{met} met, {missed} missed, {unknown} not measured. What stands in the way of the missed \
-         ones is told in\n[EXPERIMENTS.md](../docs/EXPERIMENTS.md#targets-that-are-missed-and-what-stands-in-the-way).\n\n\
-         | | | target | reached | |\n|---|---|---|---|---|\n{text}\n"
-    )
+    text
 }
 
 /// Refusals and failures of the programs, with the refusals of one program combined.
@@ -269,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_what_was_measured_and_says_what_was_reached() {
-        let plan = Plan::load(Extent::default(), &["w3".to_string()]).unwrap();
+    fn figures_and_targets_are_what_was_measured_and_reached() {
+        let plan = Plan::load(Extent::default(), &["redundant".to_string()]).unwrap();
         let mut samples = Samples::default();
         let cells = &plan.sections[0].rows[0].cells;
         for (cell, rounds) in cells.iter().zip([[4.0, 5.0, 9.0], [20.0, 20.0, 20.0]]) {
@@ -278,18 +305,33 @@ mod tests {
                 samples.add(&cell.implementation, &cell.args, &json!({ "ns_per_op": ns }));
             }
         }
+        let table = table(&plan.sections[0], &samples);
+        assert!(table.contains("\n| | requeue | client-go |\n"), "{table}");
+        assert!(table.contains("| u64, 1 thread | 5 (4–9) **4x** | 20 |"), "{table}");
+        assert!(table.contains("| u64, 2 threads | – | – |"), "{table}");
+        let figures = figures(&plan, &samples);
+        let (head, rows) = figures.split_once('\n').unwrap();
+        assert_eq!(head.split(',').count(), 8);
+        let expected = "redundant,\"u64, 1 thread\",requeue,ns_per_op,5,4,9,4\n\
+                        redundant,\"u64, 1 thread\",client-go,ns_per_op,20,20,20,\n";
+        assert_eq!(rows, expected);
+        let targets = targets(&plan, &samples);
+        assert!(targets.contains("redundant,\"u64, 1 thread\",requeue: 2.4x client-go,4x,met\n"), "{targets}");
+        assert!(targets.contains("redundant,\"u64, 2 threads\",requeue: 5.5x client-go,,not measured\n"), "{targets}");
         let page = page(&plan, &samples, &Machine::default());
-        assert!(page.contains("\n| | requeue | client-go |\n"), "{page}");
-        assert!(page.contains("| u64, 1 thread | 5 (4–9) **4x** | 20 |"), "{page}");
-        assert!(!page.contains("| w3 | u64, 1 thread |"), "what is met is counted: {page}");
-        assert!(page.contains("| w3 | u64, 2 threads |"), "{page}");
-        assert!(page.contains("| u64, 2 threads | – | – |"), "{page}");
-        assert!(page.contains("1 met, 0 missed, 5 not measured"), "{page}");
+        assert!(page.contains("1 met,\n0 missed, 5 not measured"), "{page}");
+    }
+
+    #[test]
+    fn fields_of_csv_are_quoted_where_they_must_be() {
+        assert_eq!(line(&["a", "b, c", "say \"d\""]), "a,\"b, c\",\"say \"\"d\"\"\"\n");
+        let shown = [0.0, 0.31234, 5.0, 43.256, 1_234.5, 99_049_472.0].map(plain);
+        assert_eq!(shown, ["0", "0.3123", "5", "43.26", "1234", "99049472"]);
     }
 
     #[test]
     fn a_floor_that_something_beats_says_so() {
-        let plan = Plan::load(Extent::default(), &["w3".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["redundant".to_string()]).unwrap();
         let told = |floor: f64| {
             let mut samples = Samples::default();
             for (name, ns) in [("requeue", 10.0), ("floor", floor)] {
@@ -302,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn the_page_begins_with_the_summary_and_ends_with_the_targets() {
-        let plan = Plan::load(Extent::default(), &["w3".to_string()]).unwrap();
+    fn the_page_begins_with_the_summary_and_says_what_was_measured() {
+        let plan = Plan::load(Extent::default(), &["redundant".to_string()]).unwrap();
         let mut samples = Samples::default();
         for cell in &plan.sections[0].rows[1].cells {
             samples.add(&cell.implementation, &cell.args, &json!({ "ns_per_op": 5.0 }));
@@ -311,8 +353,7 @@ mod tests {
         let machine = Machine { commit: "0a1b2c".to_string(), ..Machine::default() };
         let page = page(&plan, &samples, &machine);
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-        assert!(at("| less is better") < at("commit 0a1b2c") && at("commit 0a1b2c") < at("## W3"), "{page}");
-        assert!(at("## W3") < at("## Our own targets"), "{page}");
-        assert!(page.trim_end().ends_with('|'), "{page}");
+        assert!(at("| less is better") < at("commit 0a1b2c") && at("commit 0a1b2c") < at("results.csv"), "{page}");
+        assert!(at("results.csv") < at("| kernel |"), "{page}");
     }
 }

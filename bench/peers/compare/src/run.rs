@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn programs_take_turns_and_another_one_begins_each_round() {
-        let plan = Plan::load(Extent { quick: true, all_peers: false }, &["w6".to_string()]).unwrap();
+        let plan = Plan::load(Extent { quick: true, all_peers: false }, &["wakeups".to_string()]).unwrap();
         let order = order(&plan, 2, |implementation| implementation != "client-go");
         let who: Vec<_> = order.iter().map(|(round, cell)| format!("{round} {}", cell.name)).collect();
         assert_eq!(

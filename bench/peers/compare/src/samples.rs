@@ -69,9 +69,9 @@ mod tests {
     fn rounds_of_one_measurement_come_together() {
         let mut samples = Samples::default();
         for ns in [3.0, 1.0, 2.0] {
-            samples.add("requeue", "w1 n=1", &json!({"impl": "requeue", "ns_per_op": ns, "ops": 7}));
+            samples.add("requeue", "cycle n=1", &json!({"impl": "requeue", "ns_per_op": ns, "ops": 7}));
         }
-        samples.add("requeue", "w1 n=2", &json!({"ns_per_op": 50}));
+        samples.add("requeue", "cycle n=2", &json!({"ns_per_op": 50}));
         let cell = |args: &str| Cell {
             name: "x".to_string(),
             kind: Kind::Ours,
@@ -79,9 +79,9 @@ mod tests {
             args: args.to_string(),
             more: false,
         };
-        assert_eq!(samples.stat(&cell("w1 n=1"), "ns_per_op").unwrap().median, 2.0);
-        assert_eq!(samples.stat(&cell("w1 n=1"), "ops").unwrap().median, 7.0);
-        assert_eq!(samples.stat(&cell("w1 n=1"), "impl"), None);
-        assert_eq!(samples.stat(&cell("w1 n=3"), "ns_per_op"), None);
+        assert_eq!(samples.stat(&cell("cycle n=1"), "ns_per_op").unwrap().median, 2.0);
+        assert_eq!(samples.stat(&cell("cycle n=1"), "ops").unwrap().median, 7.0);
+        assert_eq!(samples.stat(&cell("cycle n=1"), "impl"), None);
+        assert_eq!(samples.stat(&cell("cycle n=3"), "ns_per_op"), None);
     }
 }

@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_best_way_of_a_headline_stands_beside_client_go_and_the_plain_mutex() {
-        let plan = Plan::load(Extent::default(), &["w2".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["contended".to_string()]).unwrap();
         let ns = |name, value| (name, "ns_per_op", value);
         let of = [ns("threads", 50.0), ns("tasks", 25.0), ns("client-go", 100.0), ns("plain mutex", 2000.0)];
         let lines = lines(&plan, &samples(&plan, 0, &of));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_was_not_measured_is_left_open() {
-        let plan = Plan::load(Extent::default(), &["w2".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["contended".to_string()]).unwrap();
         let lines = lines(&plan, &samples(&plan, 0, &[("tasks", "ns_per_op", 25.0)]));
         assert_eq!((lines[0].go, lines[0].times), (None, None));
         assert!(table(&lines).contains(" – |"));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_worst_stop_is_the_least_of_the_rounds() {
-        let plan = Plan::load(Extent::default(), &["w10".to_string()]).unwrap();
+        let plan = Plan::load(Extent::default(), &["stops".to_string()]).unwrap();
         let of = [90.0, 70.0, 80.0].map(|us| ("requeue", "max_us", us));
         assert_eq!(lines(&plan, &samples(&plan, 0, &of))[0].ours, 70.0);
     }

@@ -1,4 +1,4 @@
-//! Nothing but a wake-up: what a queue's own work is compared with in W6.
+//! Nothing but a wake-up: what a queue's own work is compared with in `wakeups`.
 
 use requeue_bench::crew::runtime;
 use requeue_bench::queues::{AsyncFifo, Fifo};

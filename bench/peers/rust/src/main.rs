@@ -15,7 +15,7 @@ mod plain;
 
 use plain::Plain;
 use requeue_bench::measure::Counting;
-use requeue_bench::{Args, Line, Usage, main_with, ours, stress, w1, w2, w3, w6, w7, w8, w9, w10, w11};
+use requeue_bench::{Args, Line, Usage, main_with, ours, stress, cycle, contended, redundant, wakeups, memory, metrics, idle, stops, far_timers};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -34,14 +34,14 @@ fn dispatch(args: &mut Args) -> Result<Line, Usage> {
         ours::NAME => ours::dispatch(args),
         "plain" => plain(args),
         "park" => match args.workload() {
-            "w6" => threads_only(args, w6::run_threads::<bare::Park>),
-            _ => Err(cannot(args, "park is only a wake-up: w6")),
+            "wakeups" => threads_only(args, wakeups::run_threads::<bare::Park>),
+            _ => Err(cannot(args, "park is only a wake-up: wakeups")),
         },
         "notify" => match args.workload() {
-            "w6" => tasks_only(args, w6::run::<bare::Notified>),
+            "wakeups" => tasks_only(args, wakeups::run::<bare::Notified>),
             #[cfg(feature = "others")]
-            "w2" | "w9" => others::notify(args),
-            _ => Err(cannot(args, "notify is a way for tasks to wait: w6, and with the other peers w2, w9")),
+            "contended" | "idle" => others::notify(args),
+            _ => Err(cannot(args, "notify is a way for tasks to wait: wakeups, and with the other peers contended and idle")),
         },
         #[cfg(feature = "others")]
         other if others::NAMES.contains(&other) => others::dispatch(other, args),
@@ -59,17 +59,17 @@ fn no_peer(name: &str) -> Usage {
 
 fn plain(args: &mut Args) -> Result<Line, Usage> {
     match args.workload() {
-        "w1" => w1::run::<Plain<u64>, Plain<String>>(args),
-        "w2" => threads_only(args, w2::run_threads::<Plain<u64>>),
-        "w3" => w3::run::<Plain<u64>, Plain<String>>(args),
-        "w6" => threads_only(args, w6::run_threads::<Plain<u64>>),
-        "w7" => w7::run::<Plain<u64>, Plain<String>>(args),
-        "w8" => w8::run::<Plain<u64>, Plain<String>>(args),
-        "w9" => threads_only(args, w9::run_threads::<Plain<u64>>),
-        "w10" => w10::run::<Plain<u64>>(args),
-        "w11" => w11::run::<Plain<u64>, Plain<String>>(args),
+        "cycle" => cycle::run::<Plain<u64>, Plain<String>>(args),
+        "contended" => threads_only(args, contended::run_threads::<Plain<u64>>),
+        "redundant" => redundant::run::<Plain<u64>, Plain<String>>(args),
+        "wakeups" => threads_only(args, wakeups::run_threads::<Plain<u64>>),
+        "memory" => memory::run::<Plain<u64>, Plain<String>>(args),
+        "metrics" => metrics::run::<Plain<u64>, Plain<String>>(args),
+        "idle" => threads_only(args, idle::run_threads::<Plain<u64>>),
+        "stops" => stops::run::<Plain<u64>>(args),
+        "fartimers" => far_timers::run::<Plain<u64>, Plain<String>>(args),
         "stress" => stress::run::<Plain<u64>>(args),
-        _ => Err(cannot(args, "the plain queue has no limits and no tasks: w1, w2, w3, w6 to w11, stress")),
+        _ => Err(cannot(args, "the plain queue has no limits, no served timers and no tasks")),
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! There is one exception. If the holder adds keys, a caller that does not add looks again soon. So it mostly
 //! gets the lock next, the line stays short, and the processor's caches hold the table and the slots. In the
-//! workload W2 all callers once stayed away for long: the line grew to a million keys, each add waited for
+//! workload `contended` all callers once stayed away for long: the line grew to a million keys, each add waited for
 //! memory while it had the lock, and a key took two to three times as long (docs/EXPERIMENTS.md, "Who adds
 //! keys steps back").
 //!

@@ -10,7 +10,7 @@ mod notify;
 use crate::{cannot, tasks_only, threads_only};
 use channels::{AsyncChannel, Crossbeam, Flume, Kanal};
 use client_go::{ExponentialMap, MutexBucket, Port};
-use requeue_bench::{Args, Line, Usage, fair, stress, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, w11};
+use requeue_bench::{Args, Line, Usage, fair, stress, cycle, contended, redundant, timers, backoff, wakeups, memory, metrics, idle, stops, far_timers};
 
 /// Names of the peers.
 pub const NAMES: [&str; 7] =
@@ -23,11 +23,11 @@ pub fn dispatch(name: &str, args: &mut Args) -> Result<Line, Usage> {
         "tokio-delayqueue" => delay_queue(args),
         "mutex" => mutex(args),
         "crossbeam" => match args.workload() {
-            "w1" => w1::run::<Crossbeam<u64>, Crossbeam<String>>(args),
-            "w2" => threads_only(args, w2::run_threads::<Crossbeam<u64>>),
-            "w6" => threads_only(args, w6::run_threads::<Crossbeam<u64>>),
-            "w7" => w7::run::<Crossbeam<u64>, Crossbeam<String>>(args),
-            "w9" => threads_only(args, w9::run_threads::<Crossbeam<u64>>),
+            "cycle" => cycle::run::<Crossbeam<u64>, Crossbeam<String>>(args),
+            "contended" => threads_only(args, contended::run_threads::<Crossbeam<u64>>),
+            "wakeups" => threads_only(args, wakeups::run_threads::<Crossbeam<u64>>),
+            "memory" => memory::run::<Crossbeam<u64>, Crossbeam<String>>(args),
+            "idle" => threads_only(args, idle::run_threads::<Crossbeam<u64>>),
             _ => Err(cannot(args, NOT_A_CHANNEL)),
         },
         "async-channel" => channel!(args, AsyncChannel),
@@ -39,22 +39,22 @@ pub fn dispatch(name: &str, args: &mut Args) -> Result<Line, Usage> {
 /// The port of client-go to tasks, for the workloads in which `notify` is that.
 pub fn notify(args: &mut Args) -> Result<Line, Usage> {
     match args.workload() {
-        "w2" => tasks_only(args, w2::run::<notify::Tasks>),
-        _ => tasks_only(args, w9::run::<notify::Tasks>),
+        "contended" => tasks_only(args, contended::run::<notify::Tasks>),
+        _ => tasks_only(args, idle::run::<notify::Tasks>),
     }
 }
 
-const NOT_A_CHANNEL: &str = "a channel knows no keys, timers or limits: w1, w2, w6, w7, w9";
+const NOT_A_CHANNEL: &str = "a channel knows no keys, timers or limits: cycle, contended, wakeups, memory, idle";
 
 /// Implements the workloads for a channel of threads and tasks.
 macro_rules! channel {
     ($args:ident, $Channel:ident) => {
         match $args.workload() {
-            "w1" => w1::run::<$Channel<u64>, $Channel<String>>($args),
-            "w2" => w2::run::<$Channel<u64>>($args),
-            "w6" => w6::run::<$Channel<u64>>($args),
-            "w7" => w7::run::<$Channel<u64>, $Channel<String>>($args),
-            "w9" => w9::run::<$Channel<u64>>($args),
+            "cycle" => cycle::run::<$Channel<u64>, $Channel<String>>($args),
+            "contended" => contended::run::<$Channel<u64>>($args),
+            "wakeups" => wakeups::run::<$Channel<u64>>($args),
+            "memory" => memory::run::<$Channel<u64>, $Channel<String>>($args),
+            "idle" => idle::run::<$Channel<u64>>($args),
             _ => Err(cannot($args, NOT_A_CHANNEL)),
         }
     };
@@ -63,39 +63,39 @@ use channel;
 
 fn kube(args: &mut Args) -> Result<Line, Usage> {
     match args.workload() {
-        "w1" => w1::run::<kube::Scheduled<u64>, kube::Scheduled<String>>(args),
-        "w4" => threads_only(args, w4::run::<kube::Scheduled<u64>>),
-        "w4sooner" => threads_only(args, w4::sooner::<kube::Scheduled<u64>>),
+        "cycle" => cycle::run::<kube::Scheduled<u64>, kube::Scheduled<String>>(args),
+        "timers" => threads_only(args, timers::run::<kube::Scheduled<u64>>),
+        "sooner" => threads_only(args, timers::sooner::<kube::Scheduled<u64>>),
         "fair" => kube::fair(args),
-        _ => Err(cannot(args, "kube-runtime's scheduler is one stream for one task: w1, w4, w4sooner, fair")),
+        _ => Err(cannot(args, "kube-runtime's scheduler is one stream for one task: cycle, timers, sooner, fair")),
     }
 }
 
 fn delay_queue(args: &mut Args) -> Result<Line, Usage> {
     match args.workload() {
-        "w4" => threads_only(args, w4::run::<delay_queue::Delayed>),
-        "w4sooner" => threads_only(args, w4::sooner::<delay_queue::Delayed>),
-        "w10" => w10::run::<delay_queue::Delayed>(args),
-        _ => Err(cannot(args, "a DelayQueue is for timers: w4, w4sooner, w10")),
+        "timers" => threads_only(args, timers::run::<delay_queue::Delayed>),
+        "sooner" => threads_only(args, timers::sooner::<delay_queue::Delayed>),
+        "stops" => stops::run::<delay_queue::Delayed>(args),
+        _ => Err(cannot(args, "a DelayQueue is for timers: timers, sooner, stops")),
     }
 }
 
 fn mutex(args: &mut Args) -> Result<Line, Usage> {
     match args.workload() {
-        "w1" => w1::run::<Port<u64>, Port<String>>(args),
-        "w2" => threads_only(args, w2::run_threads::<Port<u64>>),
-        "w3" => w3::run::<Port<u64>, Port<String>>(args),
-        "w4" => threads_only(args, w4::run::<Port<u64>>),
-        "w4sooner" => threads_only(args, w4::sooner::<Port<u64>>),
-        "w5" => w5::run::<Port<u64>, Port<String>>(args),
-        "w5when" => w5::when::<ExponentialMap<u64>, ExponentialMap<String>>(args),
-        "w5bucket" => w5::bucket::<MutexBucket>(args),
-        "w6" => threads_only(args, w6::run_threads::<Port<u64>>),
-        "w7" => w7::run::<Port<u64>, Port<String>>(args),
-        "w8" => w8::run::<Port<u64>, Port<String>>(args),
-        "w9" => threads_only(args, w9::run_threads::<Port<u64>>),
-        "w10" => w10::run::<Port<u64>>(args),
-        "w11" => w11::run::<Port<u64>, Port<String>>(args),
+        "cycle" => cycle::run::<Port<u64>, Port<String>>(args),
+        "contended" => threads_only(args, contended::run_threads::<Port<u64>>),
+        "redundant" => redundant::run::<Port<u64>, Port<String>>(args),
+        "timers" => threads_only(args, timers::run::<Port<u64>>),
+        "sooner" => threads_only(args, timers::sooner::<Port<u64>>),
+        "backoff" => backoff::run::<Port<u64>, Port<String>>(args),
+        "when" => backoff::when::<ExponentialMap<u64>, ExponentialMap<String>>(args),
+        "bucket" => backoff::bucket::<MutexBucket>(args),
+        "wakeups" => threads_only(args, wakeups::run_threads::<Port<u64>>),
+        "memory" => memory::run::<Port<u64>, Port<String>>(args),
+        "metrics" => metrics::run::<Port<u64>, Port<String>>(args),
+        "idle" => threads_only(args, idle::run_threads::<Port<u64>>),
+        "stops" => stops::run::<Port<u64>>(args),
+        "fartimers" => far_timers::run::<Port<u64>, Port<String>>(args),
         "fair" => fair::run::<Port<u64>>(args),
         "stress" => stress::run::<Port<u64>>(args),
         _ => Err(cannot(args, "it is the floor of requeue itself")),

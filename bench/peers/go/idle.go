@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// w9 has many idle goroutines wait in Get, and then gives them n keys.
+// idle has many idle goroutines wait in Get, and then gives them n keys.
 // rss_bytes_delta is what they take before a key has come.
-func w9(a args) result {
+func idle(a args) result {
 	n, waiters := a.num("n"), a.num("waiters")
 	keys := keysFrom(u64Key, 0, n)
 	q := plainQueue[uint64](a.impl)

@@ -1,4 +1,4 @@
-//! W4: a million timers. What they cost to set and to serve, and how late they are.
+//! A million timers. What they cost to set and to serve, and how late they are.
 
 use crate::crew::{Crew, Form, Tally};
 use crate::keys::{Random, keys, unscramble};
@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Number of consumers that wait for due keys.
 pub(crate) const CONSUMERS: usize = 2;
 
-/// Reads the parameters of `w4` and measures.
+/// Reads the parameters of `timers` and measures.
 ///
 /// `part=insert`: an operation is an `add_after`, with no caller waiting. `part=run`: two consumers wait from
 /// the start, `ns_per_op` is processor time per key from insert to done, and the percentiles are of the keys'
@@ -30,7 +30,7 @@ pub fn run<Q: Delaying<Key = u64> + AsyncFifo>(args: &mut Args) -> Result<Line, 
     let mode = args.own_choice("mode", &Crew::MODES[..2])?;
     let params = args.finish()?;
     if part == "run" && delays == "month" {
-        return Err(Usage::Wrong("w4: delays of a month are only inserted".to_string()));
+        return Err(Usage::Wrong("timers: delays of a month are only inserted".to_string()));
     }
     let delays = delays_of(delays, n);
     Ok(match part {
@@ -67,7 +67,7 @@ fn insert<Q: Delaying<Key = u64>>(params: String, delays: &[Duration]) -> Line {
     // the keys' own vector has gone
     let vector = (n * size_of::<u64>()) as i64;
     let bytes = allocated.bytes() + vector;
-    let mut line = Line::spent(Q::NAME, "w4", params, n as u64, spent);
+    let mut line = Line::spent(Q::NAME, "timers", params, n as u64, spent);
     line.bytes_per_key = Some((rss_bytes() - rss + vector) as f64 / n as f64);
     line.extra.insert("alloc_bytes_per_key", bytes as f64 / n as f64);
     line
@@ -136,13 +136,13 @@ fn serve<Q: Delaying<Key = u64> + AsyncFifo>(params: String, mode: &str, delays:
     let spent = watch.stop();
     q.shut_down(CONSUMERS);
     let late = consumers.join().into_iter().flat_map(|consumer| consumer.late).collect();
-    let mut line = Line::spent(Q::NAME, "w4", params, n as u64, spent).percentiles(&Percentiles::of(late));
+    let mut line = Line::spent(Q::NAME, "timers", params, n as u64, spent).percentiles(&Percentiles::of(late));
     line.ns_per_op = spent.cpu.as_secs_f64() * 1e9 / n as f64;
     line.extra.insert("insert_seconds", inserted.as_secs_f64());
     line
 }
 
-/// Reads the parameters of `w4sooner` and measures: `n` keys wait for an hour and
+/// Reads the parameters of `sooner` and measures: `n` keys wait for an hour and
 /// two consumers for them; then sooner timers of 5 ms are set, one after another.
 /// The percentiles are of how late those were handed out.
 ///
@@ -181,7 +181,7 @@ pub fn sooner<Q: Delaying<Key = u64> + AsyncFifo>(args: &mut Args) -> Result<Lin
         told.recv_timeout(Duration::from_secs(60)).expect("the key comes")
     };
     let late: Vec<u64> = (n..n + SOONER).map(late).collect();
-    let line = Line::new(Q::NAME, "w4sooner", params, SOONER as u64, start.elapsed());
+    let line = Line::new(Q::NAME, "sooner", params, SOONER as u64, start.elapsed());
     q.shut_down(CONSUMERS);
     consumers.join();
     Ok(line.percentiles(&Percentiles::of(late)))

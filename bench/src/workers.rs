@@ -1,4 +1,4 @@
-//! W14: workers whose handler does nothing, beside the same loop written by hand.
+//! Workers whose handler does nothing, beside the same loop written by hand.
 
 use crate::crew::{Crew, Form};
 use crate::keys::keys;
@@ -32,7 +32,7 @@ pub fn run(args: &mut Args) -> Result<Line, Usage> {
             move || drop(running.join())
         }),
     };
-    Ok(Line::spent(<WorkQueue<u64> as crate::Fifo>::NAME, "w14", params, n as u64, spent))
+    Ok(Line::spent(<WorkQueue<u64> as crate::Fifo>::NAME, "workers", params, n as u64, spent))
 }
 
 /// Workers in the threads or tasks of this crew.

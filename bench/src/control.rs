@@ -1,4 +1,4 @@
-//! W12: calls that take a hand in one key of many: how long the longest of them takes.
+//! Calls that take a hand in one key of many: how long the longest of them takes.
 //!
 //! The longest call of one round is the scheduler's as often as the queue's. So the same
 //! calls are made in the same order in several rounds, and of each call the shortest time
@@ -42,7 +42,7 @@ pub fn run(args: &mut Args) -> Result<Line, Usage> {
         }
     }
     let calls = shortest.len() as u64 * rounds.max(1) as u64;
-    let mut line = Line::new(NAME, "w12", params, calls, start.elapsed());
+    let mut line = Line::new(NAME, "control", params, calls, start.elapsed());
     let percentiles = Percentiles::of(shortest);
     line.extra.insert("p99_99_us", percentiles.us(0.9999));
     Ok(line.percentiles(&percentiles))

@@ -6,9 +6,9 @@ import (
 
 const pendingKeys = 100
 
-// w3 adds keys that are pending already. pass=value and pass=ref are the same in Go,
+// redundantAdds adds keys that are pending already. pass=value and pass=ref are the same in Go,
 // where a string is a pointer and a length either way.
-func w3(a args) result {
+func redundantAdds(a args) result {
 	if a.get("key") == "string" {
 		return redundant(a, stringKey)
 	}

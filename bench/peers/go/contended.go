@@ -7,9 +7,9 @@ import (
 
 const hotKeys = 10_000
 
-// w2 lets p producers add and c consumers work off what they add. An operation is a
+// contended lets p producers add and c consumers work off what they add. An operation is a
 // key where keys are distinct, and a call (an add, a get or a done) where they are hot.
-func w2(a args) result {
+func contended(a args) result {
 	n, p, c := a.num("n"), a.num("p"), a.num("c")
 	hot := a.get("keys") == "hot"
 	distinct := n

@@ -1,7 +1,7 @@
-//! W8: W1's cycle, with counters and histograms.
+//! The cycle, with counters and histograms.
 
 use crate::queues::Metered;
-use crate::w1::one_thread;
+use crate::cycle::one_thread;
 use crate::{Args, Line, Usage};
 
 /// Reads the parameters and measures. An operation is a key's add, get and done.
@@ -10,7 +10,7 @@ use crate::{Args, Line, Usage};
 ///
 /// If a parameter is wrong.
 pub fn run<U: Metered<Key = u64>, S: Metered<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
-    one_thread("w8", ("metrics", &["off", "on"]), told::<U>, told::<S>, args)
+    one_thread("metrics", ("metrics", &["off", "on"]), told::<U>, told::<S>, args)
 }
 
 fn told<Q: Metered>(metrics: &str, _: usize) -> Q {

@@ -1,4 +1,4 @@
-//! W10: the worst stop, how long one call makes everybody wait.
+//! The worst stop, how long one call makes everybody wait.
 //!
 //! The worst of a run is the scheduler's as often as the queue's: what counts is
 //! the smallest worst of several.
@@ -7,8 +7,8 @@ use crate::crew::{Form, Tally, consume_in_threads};
 use crate::keys::{keys, unscramble};
 use crate::measure::Percentiles;
 use crate::queues::{Delaying, Fifo};
-use crate::w1::ready;
-use crate::w4::{CONSUMERS, delays_of};
+use crate::cycle::ready;
+use crate::timers::{CONSUMERS, delays_of};
 use crate::{Args, Key, Line, Usage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -45,7 +45,7 @@ fn timed(f: impl FnOnce()) -> Duration {
 }
 
 fn worst<Q: Fifo>(params: String, n: usize, wall: Duration, worst: Duration) -> Line {
-    let mut line = Line::new(Q::NAME, "w10", params, n as u64, wall);
+    let mut line = Line::new(Q::NAME, "stops", params, n as u64, wall);
     line.max_us = Some(worst.as_nanos() as f64 / 1e3);
     line
 }
@@ -107,7 +107,7 @@ fn due<Q: Delaying<Key = u64>>(params: String, n: usize) -> Line {
     let took = prober.join().expect("it ends well");
     q.shut_down(CONSUMERS);
     consumers.join();
-    let mut line = Line::new(Q::NAME, "w10", params, n as u64, wall);
+    let mut line = Line::new(Q::NAME, "stops", params, n as u64, wall);
     line.extra.insert("probes", took.len() as f64);
     line.percentiles(&Percentiles::of(took))
 }

@@ -25,10 +25,10 @@ func delaysOf(kind string, n int) []time.Duration {
 	return delays
 }
 
-// w4 sets n timers: part=insert looks at time and memory, nobody waits; in part=run
+// timers sets n timers: part=insert looks at time and memory, nobody waits; in part=run
 // two consumers wait from the start, ns_per_op is processor time for a key from
 // insert to done, and the percentiles are of how late keys were handed out.
-func w4(a args) result {
+func timers(a args) result {
 	if a.get("part") == "insert" {
 		return setTimers(a)
 	}
@@ -129,9 +129,9 @@ const (
 	soonerDelay  = 5 * time.Millisecond
 )
 
-// w4sooner has n keys wait for an hour and two consumers for them; then sooner timers
+// sooner has n keys wait for an hour and two consumers for them; then sooner timers
 // are set, one after another.
-func w4sooner(a args) result {
+func sooner(a args) result {
 	n := a.num("n")
 	keys := keysFrom(u64Key, 0, n)
 	q := delayingQueue[uint64](a.impl)

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// w14 is the loop of a controller whose reconciler does nothing: Get, Forget, Done. An operation is a run.
-func w14(a args) result {
+// workers is the loop of a controller whose reconciler does nothing: Get, Forget, Done. An operation is a run.
+func workers(a args) result {
 	if a.impl == controllerRuntime {
 		cannot("controller-runtime's queue throws away what is in line when it is shut down")
 	}

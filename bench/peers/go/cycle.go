@@ -3,7 +3,7 @@ package main
 // pendingBefore is how many keys stand in line already in shape=pending.
 const pendingBefore = 100_000
 
-func w1(a args) result {
+func cycle(a args) result {
 	a.plainOnly()
 	if a.get("key") == "string" {
 		return shaped(a.get("shape"), a.num("n"), plainQueue[string](a.impl), stringKey)
@@ -11,7 +11,7 @@ func w1(a args) result {
 	return shaped(a.get("shape"), a.num("n"), plainQueue[uint64](a.impl), u64Key)
 }
 
-func w8(a args) result {
+func metered(a args) result {
 	a.plainOnly()
 	if a.get("key") == "string" {
 		return shaped("cycle", a.num("n"), measuredIf[string](a), stringKey)

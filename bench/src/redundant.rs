@@ -1,4 +1,4 @@
-//! W3: ten million adds of a hundred keys that are ready already.
+//! Ten million adds of a hundred keys that are ready already.
 
 use crate::crew::on_threads;
 use crate::keys::keys;
@@ -24,7 +24,7 @@ pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result
         "u64" => measure::<U>(pass, threads, n),
         _ => measure::<S>(pass, threads, n),
     };
-    Ok(Line::spent(U::NAME, "w3", params, n as u64, spent))
+    Ok(Line::spent(U::NAME, "redundant", params, n as u64, spent))
 }
 
 fn measure<Q: Fifo>(pass: &str, threads: usize, n: usize) -> Spent {

@@ -1,8 +1,8 @@
-//! W11: W1's cycle on a queue that has timers set, none of which is due.
+//! The cycle on a queue that has timers set, none of which is due.
 
 use crate::keys::keys;
 use crate::queues::Delaying;
-use crate::w1::one_thread;
+use crate::cycle::one_thread;
 use crate::{Args, Line, Usage};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MANY: usize = 10_000;
 ///
 /// If a parameter is wrong.
 pub fn run<U: Delaying<Key = u64>, S: Delaying<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
-    one_thread("w11", ("timers", &["one", "many", "none"]), timed::<U>, timed::<S>, args)
+    one_thread("fartimers", ("timers", &["one", "many", "none"]), timed::<U>, timed::<S>, args)
 }
 
 fn timed<Q: Delaying>(timers: &str, n: usize) -> Q {

@@ -1,4 +1,4 @@
-//! W13: the cost of turns: keys of a queue with priorities, or with groups, compared with those of a plain
+//! The cost of turns: keys of a queue with priorities, or with groups, compared with those of a plain
 //! one.
 //!
 //! A million integers are added, then each is got and its run ended, on one thread. The queues take turns in
@@ -49,7 +49,7 @@ pub fn run(args: &mut Args) -> Result<Line, Usage> {
             took.push(round(QUEUES[*i].0, keys).as_secs_f64() * 1e9 / n as f64);
         }
     }
-    let mut line = Line::new(NAME, "w13", params, (n * rounds) as u64, start.elapsed());
+    let mut line = Line::new(NAME, "turns", params, (n * rounds) as u64, start.elapsed());
     line.ns_per_op = median(&took[0]);
     for (i, took_it) in chosen.iter().zip(&took) {
         let [ns, ratio, least] = QUEUES[*i].1;

@@ -1,4 +1,4 @@
-//! W9: ten thousand idle workers, then a million keys.
+//! Ten thousand idle workers, then a million keys.
 
 use crate::crew::{Crew, Form, Running, Tally, consume_in_threads};
 use crate::keys::keys;
@@ -76,7 +76,7 @@ impl Asked {
         let spent = watch.stop();
         q.shut_down(self.waiters);
         workers.join();
-        let mut line = Line::spent(Q::NAME, "w9", self.params.clone(), self.n as u64, spent);
+        let mut line = Line::spent(Q::NAME, "idle", self.params.clone(), self.n as u64, spent);
         line.rss_bytes_delta = Some(waiting - rss);
         line
     }

@@ -1,4 +1,4 @@
-//! W2: P producers and C consumers, two million adds.
+//! P producers and C consumers, two million adds.
 
 use crate::crew::{Crew, Form, Running, consume_in_threads, produce_in_threads, share};
 use crate::keys::{Random, keys};
@@ -83,7 +83,7 @@ impl Asked {
             "distinct" => self.n as u64,
             _ => self.n as u64 + 2 * handed,
         };
-        let mut line = Line::spent(Q::NAME, "w2", self.params.clone(), calls, spent);
+        let mut line = Line::spent(Q::NAME, "contended", self.params.clone(), calls, spent);
         line.handed_per_s = Some(handed as f64 / spent.wall.as_secs_f64());
         line.extra.insert("handed_out", handed as f64);
         line

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// w7 looks at the memory of n pending keys, and at what stays after the burst. A
+// memoryUse looks at the memory of n pending keys, and at what stays after the burst. A
 // string is copied on its way in, so that the queue alone owns it; its bytes count.
 // above_key_bytes leaves out those bytes (32, what Go allocates for 31) and the
 // string's own 16.
-func w7(a args) result {
+func memoryUse(a args) result {
 	if a.get("key") == "string" {
 		return footprint(a, stringKey, strings.Clone, 32+16)
 	}

@@ -9,10 +9,10 @@ import (
 
 const pause = 200 * time.Microsecond
 
-// w6 measures from an add to the get that it wakes. The producer is a thread of its
+// wakeups measures from an add to the get that it wakes. The producer is a thread of its
 // own that sleeps in the system (producer=sleep) or spins between adds; or, with
 // producer=task, a goroutine beside the consumer's that yields until it is time.
-func w6(a args) result {
+func wakeups(a args) result {
 	n := a.num("n")
 	keys := keysFrom(u64Key, 0, n)
 	added, waited := make([]int64, n), make([]int64, n)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-func w5(a args) result {
+func backoff(a args) result {
 	if a.get("key") == "string" {
 		return retried(a, stringKey)
 	}
@@ -59,7 +59,7 @@ func (l *ownLimiter[K]) NumRequeues(k K) int {
 	return l.failures[k]
 }
 
-func w5when(a args) result {
+func limiterAlone(a args) result {
 	if a.impl == controllerRuntime {
 		cannot("controller-runtime's limiters are client-go's")
 	}
@@ -79,10 +79,10 @@ func when[K comparable](n int, limiter workqueue.TypedRateLimiter[K], key func(i
 	return watch.stop(n)
 }
 
-// w5bucket reserves from a bucket of which all goroutines take. x/time/rate itself is
+// bucket reserves from a bucket of which all goroutines take. x/time/rate itself is
 // used as its callers in a hurry do, with one reading of the clock; client-go's
 // limiter in front of it reads twice.
-func w5bucket(a args) result {
+func bucket(a args) result {
 	threads, n := a.num("threads"), a.num("n")
 	bucket := rate.NewLimiter(1e6, 100)
 	var reserve func(times int)

@@ -1,4 +1,4 @@
-//! W5: rate limits.
+//! Rate limits.
 
 use crate::crew::on_threads;
 use crate::keys::keys;
@@ -7,7 +7,7 @@ use crate::queues::{Bucket, Exponential, Limiter, RateLimited};
 use crate::{Args, Line, Usage};
 use std::hint::black_box;
 
-/// Reads the parameters of `w5` and measures. An operation is an `add_rate_limited` of a key that was never
+/// Reads the parameters of `backoff` and measures. An operation is an `add_rate_limited` of a key that was never
 /// seen. Keys that come due meanwhile (the first delay is 1 ms) become ready, and no caller takes them.
 ///
 /// # Errors
@@ -23,7 +23,7 @@ pub fn run<U: RateLimited<Key = u64>, S: RateLimited<Key = String>>(args: &mut A
         "u64" => add::<U>(by, n),
         _ => add::<S>(by, n),
     };
-    Ok(Line::spent(U::NAME, "w5", params, n as u64, spent))
+    Ok(Line::spent(U::NAME, "backoff", params, n as u64, spent))
 }
 
 fn add<Q: RateLimited>(by: Limiter, n: usize) -> Spent {
@@ -33,7 +33,7 @@ fn add<Q: RateLimited>(by: Limiter, n: usize) -> Spent {
     watch.stop()
 }
 
-/// Reads the parameters of `w5when` and measures. An operation is a `when` of a
+/// Reads the parameters of `when` and measures. An operation is a `when` of a
 /// key that was never seen.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn when<U: Exponential<Key = u64>, S: Exponential<Key = String>>(args: &mut 
         "u64" => ask::<U>(n),
         _ => ask::<S>(n),
     };
-    Ok(Line::spent(U::NAME, "w5when", params, n as u64, spent))
+    Ok(Line::spent(U::NAME, "when", params, n as u64, spent))
 }
 
 fn ask<L: Exponential>(n: usize) -> Spent {
@@ -59,7 +59,7 @@ fn ask<L: Exponential>(n: usize) -> Spent {
     watch.stop()
 }
 
-/// Reads the parameters of `w5bucket` and measures. An operation is the
+/// Reads the parameters of `bucket` and measures. An operation is the
 /// reservation of a token, reading the clock included.
 ///
 /// # Errors
@@ -75,5 +75,5 @@ pub fn bucket<B: Bucket>(args: &mut Args) -> Result<Line, Usage> {
             black_box(bucket.reserve());
         }
     });
-    Ok(Line::spent(B::NAME, "w5bucket", params, n as u64, spent))
+    Ok(Line::spent(B::NAME, "bucket", params, n as u64, spent))
 }

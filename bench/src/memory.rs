@@ -1,8 +1,8 @@
-//! W7: bytes per ready key.
+//! Bytes per ready key.
 
 use crate::keys::keys;
 use crate::measure::{allocations, rss_bytes};
-use crate::w1::ready;
+use crate::cycle::ready;
 use crate::{Args, Fifo, Key, Line, Usage};
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ fn measure<Q: Fifo>(params: String, n: usize) -> Line {
     for _ in 0..n {
         q.done(ready(&q));
     }
-    let mut line = Line::new(Q::NAME, "w7", params, n as u64, wall);
+    let mut line = Line::new(Q::NAME, "memory", params, n as u64, wall);
     line.rss_bytes_delta = Some(grown);
     line.bytes_per_key = Some(per_key(grown) + heap_rss);
     let above = if heap > 0.0 { per_key(grown) - handle } else { per_key(grown) };

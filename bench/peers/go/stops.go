@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// w10 looks for the worst single call: the worst add of n, the worst done while n
+// stops looks for the worst single call: the worst add of n, the worst done while n
 // keys are worked off, or the worst add of somebody else while n timers fall due
 // within two seconds and two consumers work them off.
-func w10(a args) result {
+func stops(a args) result {
 	switch a.get("what") {
 	case "grow":
 		return growing(a)

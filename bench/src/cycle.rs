@@ -1,4 +1,4 @@
-//! W1: one thread adds, gets and ends a million distinct keys.
+//! One thread adds, gets and ends a million distinct keys.
 
 use crate::keys::keys;
 use crate::measure::{Spent, Stopwatch};
@@ -17,7 +17,7 @@ pub(crate) const PENDING: usize = 100_000;
 ///
 /// If a parameter is wrong.
 pub fn run<U: Fifo<Key = u64>, S: Fifo<Key = String>>(args: &mut Args) -> Result<Line, Usage> {
-    one_thread("w1", ("shape", &["cycle", "pending", "bulk"]), behind::<U>, behind::<S>, args)
+    one_thread("cycle", ("shape", &["cycle", "pending", "bulk"]), behind::<U>, behind::<S>, args)
 }
 
 /// A queue in which other keys are ready already, if that is the shape.
@@ -29,7 +29,7 @@ fn behind<Q: Fifo>(shape: &str, n: usize) -> Q {
     q
 }
 
-/// The common part of W1, W8 and W11: one thread works off `n` keys on a queue made in one of several ways.
+/// The common part of `cycle`, `metrics` and `fartimers`: one thread works off `n` keys on a queue made in one of several ways.
 /// `ways` is the parameter that selects the way, with its possible words.
 pub(crate) fn one_thread<U: Fifo<Key = u64>, S: Fifo<Key = String>>(
     workload: &str,

@@ -1,4 +1,4 @@
-//! W6: how long from an add until the one consumer that waits has the key.
+//! How long from an add until the one consumer that waits has the key.
 
 use crate::crew::{Crew, Form, consume_in_threads};
 use crate::keys::unscramble;
@@ -25,7 +25,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let modes = if producer == "task" { ["tasks", "threads"] } else { ["threads", "tasks"] };
     let mode = args.choice("mode", &modes)?;
     if producer == "task" && mode == "threads" {
-        return Err(Usage::Cannot("w6: producer=task is between tasks".to_string()));
+        return Err(Usage::Cannot("wakeups: producer=task is between tasks".to_string()));
     }
     let n = args.number("n", 5000)?;
     let params = args.finish()?;
@@ -51,7 +51,7 @@ pub fn run<Q: AsyncFifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let wall = start.elapsed();
     q.shut_down(1);
     let late = consumer.join().into_iter().flat_map(|seen| seen.late).collect();
-    Ok(Line::new(Q::NAME, "w6", params, n as u64, wall).percentiles(&Percentiles::of(late)))
+    Ok(Line::new(Q::NAME, "wakeups", params, n as u64, wall).percentiles(&Percentiles::of(late)))
 }
 
 /// Runs the workload on a queue that only threads can wait for.
@@ -71,7 +71,7 @@ pub fn run_threads<Q: Fifo<Key = u64>>(args: &mut Args) -> Result<Line, Usage> {
     let wall = start.elapsed();
     q.shut_down(1);
     let late = consumer.join().into_iter().flat_map(|seen| seen.late).collect();
-    Ok(Line::new(Q::NAME, "w6", params, n as u64, wall).percentiles(&Percentiles::of(late)))
+    Ok(Line::new(Q::NAME, "wakeups", params, n as u64, wall).percentiles(&Percentiles::of(late)))
 }
 
 fn produce<Q: Fifo<Key = u64>>(q: &Q, sent: &Sent, producer: &str) {

@@ -5,8 +5,8 @@ import "time"
 // manyTimers is how many keys wait in timers=many.
 const manyTimers = 10_000
 
-// w11 is W1's cycle on a queue that has timers set, none of which is due.
-func w11(a args) result {
+// farTimers is the cycle on a queue that has timers set, none of which is due.
+func farTimers(a args) result {
 	a.plainOnly()
 	if a.get("key") == "string" {
 		return timed(a, stringKey)
