@@ -57,8 +57,8 @@
 //! | The end | Nothing new begins; what runs has its grace; a [`Report`] says what became of it. |
 //!
 //! A run begins only after the list of the objects, and that of each related kind that can be listed.
-//! [`rules`] names the tests of each promise, and [`peers`] maps the tests of kube-runtime and
-//! controller-runtime to ours.
+//! In the repository `tests/peers/rules.tsv` names the tests of each promise, and `peers.tsv` maps the tests of
+//! kube-runtime and controller-runtime to ours.
 //!
 //! # The client
 //!
@@ -164,12 +164,6 @@ pub mod from_kube_runtime {}
 
 #[doc = include_str!("../docs/from_controller_runtime.md")]
 pub mod from_controller_runtime {}
-
-#[doc = include_str!("../docs/rules.md")]
-pub mod rules {}
-
-#[doc = include_str!("../docs/peers.md")]
-pub mod peers {}
 
 /// The namespace as a group, for [`Controller::group_by`]. Objects without one are another group.
 ///

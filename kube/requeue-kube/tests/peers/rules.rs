@@ -1,4 +1,4 @@
-//! The rules of `docs/rules.md` that neither a peer's test nor a scenario shows in full.
+//! The rules of `rules.tsv` that neither a peer's test nor a scenario shows in full.
 
 use crate::world::{Do, SECOND, World, config, map_ref};
 use k8s_openapi::api::apps::v1::Deployment;

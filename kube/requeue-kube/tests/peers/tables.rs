@@ -1,5 +1,5 @@
-//! Keeps `docs/rules.md` and `docs/peers.md` true: each test that they name exists, and each peer's test, each rule and
-//! each scenario of a rule has its place there.
+//! Keeps `rules.tsv` and `peers.tsv` true: each test that they name exists, and each test of a peer and of a rule has its
+//! place there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,13 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn doc(name: &str) -> String {
-    fs::read_to_string(here().join("docs").join(name)).unwrap()
+/// The rows of a table, without its head.
+fn rows(name: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(here().join("tests/peers").join(name)).unwrap();
+    let rows: Vec<Vec<String>> =
+        text.lines().skip(1).map(|line| line.split('\t').map(str::to_owned).collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == 4), "{name}: four columns");
+    rows
 }
 
 /// The functions of all tests of this crate, wherever they are.
@@ -44,28 +49,25 @@ fn tests_of(text: &str) -> BTreeSet<String> {
     tests
 }
 
-/// The names with an underscore between backticks in the last cell of each row: names of tests.
-fn named(text: &str) -> BTreeSet<String> {
-    let rows = text.lines().filter(|line| line.starts_with('|'));
-    let cells = rows.filter_map(|row| row.trim_end_matches('|').rsplit_once('|')).map(|(_, cell)| cell);
-    let words = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    words.filter(|word| word.contains('_') && !word.contains("::")).map(str::to_owned).collect()
+/// The tests that a column names.
+fn named(rows: &[Vec<String>], column: usize) -> BTreeSet<String> {
+    rows.iter().flat_map(|row| row[column].split_whitespace()).map(str::to_owned).collect()
 }
 
 #[test]
-fn each_test_that_the_pages_name_exists() {
+fn each_test_that_the_tables_name_exists() {
     let tests = tests();
     assert!(tests.len() > 100, "{}", tests.len());
-    for page in ["rules.md", "peers.md"] {
-        let named = named(&doc(page));
+    for (table, column) in [("rules.tsv", 3), ("peers.tsv", 2)] {
+        let named = named(&rows(table), column);
         let unknown: Vec<_> = named.difference(&tests).collect();
-        assert!(named.len() > 30 && unknown.is_empty(), "{page} names what is no test: {unknown:?}");
+        assert!(named.len() > 30 && unknown.is_empty(), "{table} names what is no test: {unknown:?}");
     }
 }
 
 #[test]
-fn each_test_of_a_peer_is_on_the_page_of_peers() {
-    let named = named(&doc("peers.md"));
+fn each_test_of_a_peer_is_in_the_table_of_peers() {
+    let named = named(&rows("peers.tsv"), 2);
     let peers = |name: &String| name.starts_with("kube_runtime_") || name.starts_with("controller_runtime_");
     let missing: Vec<_> = tests().into_iter().filter(peers).filter(|name| !named.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
@@ -73,12 +75,11 @@ fn each_test_of_a_peer_is_on_the_page_of_peers() {
 
 #[test]
 fn each_rule_has_a_row_and_each_test_of_a_rule_is_in_it() {
-    let page = doc("rules.md");
-    let tests = tests();
+    let (rows, tests) = (rows("rules.tsv"), tests());
     for n in 1..=16 {
-        let row = page.lines().find(|line| line.starts_with(&format!("| K{n} ")));
-        let row = row.unwrap_or_else(|| panic!("K{n} has no row"));
-        let named = named(row);
+        let row: Vec<_> = rows.iter().filter(|row| row[0] == format!("K{n}")).cloned().collect();
+        assert_eq!(row.len(), 1, "K{n} has no row");
+        let named = named(&row, 3);
         assert!(!named.is_empty(), "K{n} has no test");
         let of_it = |name: &&String| name.starts_with(&format!("k{n}_"));
         let missing: Vec<_> = tests.iter().filter(of_it).filter(|name| !named.contains(*name)).collect();
