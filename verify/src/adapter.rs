@@ -5,6 +5,7 @@
 //! The suite's tests use [`Subject`], which unwraps it.
 
 use crate::limits::Metered;
+pub use crate::model::{Accepted, Counts, Down, Drained, InBackoff, Rate, Waiters};
 use crate::probe::{Key, Value};
 use requeue::{Debounce, FakeClock, Instant, Only, RateLimiter};
 use std::cell::Cell;
@@ -66,17 +67,6 @@ impl fmt::Debug for Config {
 
 /// The keys that made room, and their values.
 pub type Dropped = Arc<Mutex<Vec<(u64, Option<Value>)>>>;
-
-/// A dispatch rate: `keys` in `nanos` nanoseconds, `burst` of them at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Number of keys per period.
-    pub keys: u32,
-    /// The period, in nanoseconds.
-    pub nanos: u32,
-    /// Maximum number of keys at once.
-    pub burst: u32,
-}
 
 /// The parameters of a per-key exponential limiter.
 #[derive(Clone, Copy, Debug)]
@@ -201,18 +191,6 @@ impl When {
     }
 }
 
-/// Behaviour of a trigger for a key that waits out a failure, or whose run fails (B5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InBackoff {
-    /// It runs now.
-    #[default]
-    Run,
-    /// It joins the back-off's run.
-    Respect,
-    /// Back-off and failures are forgotten, and it runs now.
-    Reset,
-}
-
 /// Effect of `add_after` on a timer that is already set (D6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
@@ -227,25 +205,12 @@ pub enum Policy {
     Keep,
 }
 
-/// Result of a trigger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Accepted {
-    /// The key became ready.
-    Ready,
-    /// The key is held and became dirty.
-    Dirty,
-    /// A timer was set or moved.
-    Waiting,
-    /// Joined a run or timer that was pending already.
-    Coalesced,
-}
-
 /// A refused trigger, with the key and the value that the caller passed.
 #[derive(Debug)]
 pub struct Rejected {
-    /// The key, back.
+    /// The key of the caller.
     pub key: Key,
-    /// The value, back.
+    /// The value of the caller.
     pub value: Option<Value>,
     /// Whether it was refused because the queue is full.
     pub full: bool,
@@ -318,49 +283,6 @@ pub struct Cancelled {
     pub value: Option<Value>,
 }
 
-/// Result of `stats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Keys in the ready line.
-    pub ready: usize,
-    /// Keys that workers have.
-    pub held: usize,
-    /// The dirty ones among them.
-    pub dirty: usize,
-    /// Keys with a timer.
-    pub waiting: usize,
-}
-
-/// Result of `shut_down`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Down {
-    /// Ready keys that are still handed out.
-    pub ready: usize,
-    /// Keys that are held.
-    pub held: usize,
-    /// Waiting keys that were dropped.
-    pub dropped: usize,
-    /// Triggers from outside that were refused so far.
-    pub refused: usize,
-    /// Retries of holders that were refused so far.
-    pub refused_retries: usize,
-}
-
-/// Effect of a drain on waiting keys (D9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiters {
-    /// Drops them.
-    #[default]
-    Drop,
-    /// Makes them ready.
-    RunNow,
-    /// Waits for them, and for the retries of holders (Q14).
-    Wait,
-    /// A drain that was given nothing else: with a deadline it waits for keys that wait out a failure, and
-    /// drops the other timers; without one it drops all.
-    Retries,
-}
-
 /// A key that a drain left unfinished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedKey {
@@ -378,29 +300,6 @@ pub struct UnfinishedKey {
     pub priority: i16,
     /// Its retry was refused; else its timer was dropped.
     pub refused: bool,
-}
-
-/// Result of a drain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
-    /// Nothing was left, and no key is unfinished.
-    pub complete: bool,
-    /// Keys in the list of unfinished ones.
-    pub unfinished: usize,
-    /// Runs that ended since it began.
-    pub done: usize,
-    /// Waiting keys that were dropped since.
-    pub dropped: usize,
-    /// Triggers from outside that were refused since.
-    pub refused: usize,
-    /// Retries of holders that were refused since.
-    pub refused_retries: usize,
-    /// Ready as it returns.
-    pub ready: usize,
-    /// Held as it returns.
-    pub held: usize,
-    /// Waiting as it returns.
-    pub waiting: usize,
 }
 
 /// Functions of the suite that do not apply to a queue. Those that call what the queue [`lacks`] are left out by

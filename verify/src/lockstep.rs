@@ -7,13 +7,13 @@
 //! been woken.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Counts, Drained, Dropped, Exponential, Held, InBackoff, Limiter, Line, Many,
-    Nothing, Policy, Polled, Rate, Rejected, Restored, Said, Seen, Subject, TestClock, Waiters, When, sound,
+    Accepted, Adapter, Config, Drained, Dropped, Exponential, Held, InBackoff, Limiter, Line, Many, Nothing,
+    Polled, Rate, Rejected, Restored, Said, Seen, Subject, TestClock, Waiters, When, sound,
 };
 use crate::limits::Metered;
 use crate::model::{self, DrainId, Model, Options, Run};
 use crate::probe::Value;
-use crate::reference::{debounce, down, drained, in_backoff, rate, unfinished};
+use crate::reference::{ask, debounce, seen, unfinished};
 use crate::suite::b_value::Smallest;
 use crate::wake::Count;
 use requeue::{Debounce, Instant, Only, RunEnd};
@@ -290,10 +290,10 @@ pub fn run<A: Adapter>(setup: Setup, steps: &[(Op, bool)]) {
     });
     let options = Options {
         order: setup.order,
-        rate: setup.rate.map(rate),
+        rate: setup.rate,
         absorbed: setup.absorbed,
         unfinished_retries: setup.unfinished_retries,
-        in_backoff: in_backoff(setup.in_backoff),
+        in_backoff: setup.in_backoff,
         debounce: setup.debounce.map(debounce),
         bound: setup.bound,
         drop_oldest: drops,
@@ -397,7 +397,7 @@ impl<'q, A: Adapter> Step<'q, A> {
             Op::AddRef(key) => {
                 let expected = self.holding(false).add(key, None, None, 0, None).ok();
                 let added = sound(self.q.queue.add_ref(&key.into())).ok();
-                assert_eq!(added, expected.map(accepted), "add_ref");
+                assert_eq!(added, expected, "add_ref");
             }
             Op::TryGet => {
                 let expected = self.model().try_get();
@@ -536,7 +536,7 @@ impl<'q, A: Adapter> Step<'q, A> {
                 self.q.close();
             }
             Op::ShutDown => {
-                let expected = down(self.model().shut_down());
+                let expected = self.model().shut_down();
                 assert_eq!(self.q.shut_down(), expected, "shut_down");
             }
             Op::Drain(waiters, deadline) => self.drain(waiters, deadline),
@@ -591,16 +591,12 @@ impl<'q, A: Adapter> Step<'q, A> {
         let there = self.known_as(None);
         let mut walk = self.walk.take().unwrap_or(Walk { from: 0, told: Vec::new(), there });
         let page = self.q.page(walk.from, most, None);
-        let model::Counts { ready, held, dirty, waiting } = self.model().counts();
-        assert_eq!(page.totals, Counts { ready, held, dirty, waiting }, "totals of the page's instant");
-        for (key, seen, _) in page.keys {
-            let expected = self.model().state(key);
-            let expected = expected.map(|model::Seen { ready, held, dirty, due, paused, group_paused }| {
-                Seen { group_paused, paused, ready, held, dirty, due: due.map(Instant::from_nanos) }
-            });
+        assert_eq!(page.totals, self.model().counts(), "totals of the page's instant");
+        for (key, state, _) in page.keys {
+            let expected = self.model().state(key).map(seen);
             let group_paused = self.model().is_in_paused_group(key);
             let expected = expected.unwrap_or(Seen { group_paused, ..Seen::default() });
-            assert_eq!(seen, expected, "key {key} in a page");
+            assert_eq!(state, expected, "key {key} in a page");
             walk.told.push(key);
         }
         let times = |key: &u64| walk.told.iter().filter(|told| *told == key).count();
@@ -657,7 +653,7 @@ impl<'q, A: Adapter> Step<'q, A> {
         (Wish { priority, debounce, ..wish }, wish.valued.then_some(self.values))
     }
 
-    fn expect_trigger(&mut self, wish: Wish, value: Option<u32>) -> Result<model::Added, model::Refused> {
+    fn expect_trigger(&mut self, wish: Wish, value: Option<u32>) -> Result<Accepted, model::Refused> {
         let model = self.holding(wish.is_timed());
         expect(model, wish, value)
     }
@@ -881,13 +877,7 @@ impl<'q, A: Adapter> Step<'q, A> {
     }
 
     fn drain(&mut self, waiters: Waiters, deadline: Option<u64>) {
-        let theirs = match waiters {
-            Waiters::Drop => model::Waiters::Drop,
-            Waiters::RunNow => model::Waiters::RunNow,
-            Waiters::Wait => model::Waiters::Wait,
-            Waiters::Retries => model::Waiters::Retries,
-        };
-        let id = self.model().drain(theirs, deadline);
+        let id = self.model().drain(waiters, deadline);
         let drain = self.q.queue.drain(waiters, deadline.map(Duration::from_nanos));
         self.drains.push(Drains { id, drain, count: Count::new(), looked: None });
     }
@@ -946,7 +936,7 @@ impl<A: Adapter> Step<'_, A> {
                 (Poll::Pending, Some(answer)) => panic!("the drain is over, and still waits: {answer:?}"),
                 (Poll::Ready(answer), None) => panic!("the drain is not over, but says {answer:?}"),
                 (Poll::Ready(answer), Some(expected)) => {
-                    assert_eq!(sound(answer), drained(expected));
+                    assert_eq!(sound(answer), expected);
                     self.drains.remove(index);
                 }
             }
@@ -960,22 +950,13 @@ impl<A: Adapter> Step<'_, A> {
 
     /// Compares everything that can be seen from outside.
     fn look(&mut self) {
-        let model::Counts { ready, held, dirty, waiting } = self.model().counts();
-        assert_eq!(self.q.counts(), Counts { ready, held, dirty, waiting }, "stats");
-        assert_eq!(self.q.len(), ready, "len");
-        assert_eq!(self.q.is_empty(), ready == 0, "is_empty");
+        let counts = self.model().counts();
+        assert_eq!(self.q.counts(), counts, "stats");
+        assert_eq!(self.q.len(), counts.ready, "len");
+        assert_eq!(self.q.is_empty(), counts.ready == 0, "is_empty");
         assert_eq!(self.q.room(), self.model().room(), "room");
         for key in 0..KEYS {
-            let expected = self.model().state(key).map(
-                |model::Seen { ready, held, dirty, due, paused, group_paused }| Seen {
-                    group_paused,
-                    paused,
-                    ready,
-                    held,
-                    dirty,
-                    due: due.map(Instant::from_nanos),
-                },
-            );
+            let expected = self.model().state(key).map(seen);
             assert_eq!(self.q.state(key), expected, "state of key {key}");
             let expected = self.model().is_group_paused(key);
             assert_eq!(self.q.is_group_paused(key), expected, "group of key {key}");
@@ -1025,23 +1006,9 @@ impl<A: Adapter> Step<'_, A> {
 }
 
 /// The model's answer to a trigger.
-fn expect(model: &mut Model, wish: Wish, value: Option<u32>) -> Result<model::Added, model::Refused> {
-    let Wish { key, when, priority, .. } = wish;
-    let (plain, said) = when.parts();
-    let said = said.map(in_backoff);
-    match plain {
-        When::RateLimited => model.add_rate_limited(key, value, said, priority),
-        When::After(delay, policy) => {
-            let policy = match policy {
-                Policy::Earliest => model::Policy::Earliest,
-                Policy::Latest(max) => model::Policy::Latest(nanos(max)),
-                Policy::Replace => model::Policy::Replace,
-                Policy::Keep => model::Policy::Keep,
-            };
-            model.add_after(key, nanos(delay), policy, value, said, priority)
-        }
-        _ => model.add(key, value, said, priority, wish.debounce.map(debounce)),
-    }
+fn expect(model: &mut Model, wish: Wish, value: Option<u32>) -> Result<Accepted, model::Refused> {
+    let Wish { key, when, priority, debounce, .. } = wish;
+    ask(model, key, when, value, priority, debounce)
 }
 
 /// Lets a panic unwind through something, without a message.
@@ -1060,7 +1027,7 @@ fn said(Wish { key, when, priority, debounce, .. }: Wish, value: Option<u32>) ->
 /// Compares the answer to a trigger; a refused one brings everything back.
 fn same_answer(
     added: Result<Accepted, Rejected>,
-    expected: Result<model::Added, model::Refused>,
+    expected: Result<Accepted, model::Refused>,
     Wish { key, when, .. }: Wish,
     value: Option<u32>,
 ) {
@@ -1072,7 +1039,7 @@ fn same_answer(
             "what comes back"
         );
     }
-    assert_eq!(added.ok(), expected.ok().map(accepted), "{when:?}");
+    assert_eq!(added.ok(), expected.ok(), "{when:?}");
 }
 
 fn none(expected: model::Nothing) -> Nothing {
@@ -1089,14 +1056,5 @@ fn end(end: RunEnd) -> model::End {
         RunEnd::Retry => model::End::Retry,
         RunEnd::GiveUp => model::End::GiveUp,
         other => panic!("a run ended as {other:?}"),
-    }
-}
-
-fn accepted(added: model::Added) -> Accepted {
-    match added {
-        model::Added::Ready => Accepted::Ready,
-        model::Added::Dirty => Accepted::Dirty,
-        model::Added::Waiting => Accepted::Waiting,
-        model::Added::Coalesced => Accepted::Coalesced,
     }
 }

@@ -5,9 +5,9 @@
 //! limiter but its own, no metrics and no users' code: the rules about these run against the library only.
 
 use crate::adapter::{
-    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, InBackoff, LeftOut,
-    Line, Many, Nothing, Page, Policy, Polled, Rate, Rejected, Restored, Said, Seen, TestClock,
-    UnfinishedKey, Waiters, When,
+    Accepted, Adapter, Cancelled, Config, Counts, Down, Drained, Dropped, Fallible, Held, LeftOut, Line,
+    Many, Nothing, Page, Policy, Polled, Rejected, Restored, Said, Seen, TestClock, UnfinishedKey, Waiters,
+    When,
 };
 use crate::model::{self, Model, Run};
 use crate::probe::{Key, Value};
@@ -285,10 +285,10 @@ impl Adapter for Reference {
         };
         let options = model::Options {
             order,
-            rate: config.rate.map(rate),
+            rate: config.rate,
             absorbed: config.absorbed,
             unfinished_retries: config.unfinished_retries,
-            in_backoff: in_backoff(config.in_backoff),
+            in_backoff: config.in_backoff,
             debounce: config.debounce.map(debounce),
             bound: config.bound,
             drop_oldest: config.dropped.is_some(),
@@ -318,12 +318,7 @@ impl Adapter for Reference {
     }
 
     fn add_ref(&self, key: &Key) -> Fallible<Result<Accepted, ()>> {
-        Ok(self
-            .handle
-            .0
-            .change_holding(|model| model.add(key.id, None, None, 0, None))
-            .map(accepted)
-            .map_err(drop))
+        Ok(self.handle.0.change_holding(|model| model.add(key.id, None, None, 0, None)).map_err(drop))
     }
 
     fn forget(&self, key: &Key) -> Fallible<()> {
@@ -399,34 +394,18 @@ impl Adapter for Reference {
     }
 
     fn counts(&self) -> Fallible<Counts> {
-        let model::Counts { ready, held, dirty, waiting } = self.handle.0.look().counts();
-        Ok(Counts { ready, held, dirty, waiting })
+        Ok(self.handle.0.look().counts())
     }
 
     fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
-        Ok(self.handle.0.look().state(key.id).map(
-            |model::Seen { ready, held, dirty, due, paused, group_paused }| Seen {
-                group_paused,
-                paused,
-                ready,
-                held,
-                dirty,
-                due: due.map(Instant::from_nanos),
-            },
-        ))
+        Ok(self.handle.0.look().state(key.id).map(seen))
     }
 
     fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
         let model = self.handle.0.look();
-        let model::Counts { ready, held, dirty, waiting } = model.counts();
+        let known = model.known().into_iter();
         let known =
-            model.known().into_iter().map(|(key, failures)| {
-                let seen =
-                    model.state(key).map(|model::Seen { ready, held, dirty, due, paused, group_paused }| {
-                        Seen { group_paused, paused, ready, held, dirty, due: due.map(Instant::from_nanos) }
-                    });
-                (key, seen.unwrap_or_default(), failures)
-            });
+            known.map(|(key, failures)| (key, model.state(key).map(seen).unwrap_or_default(), failures));
         let wanted = known.filter(|(key, seen, failures)| {
             *key >= u64::from(from)
                 && match only {
@@ -443,7 +422,7 @@ impl Adapter for Reference {
         let more = keys.len() > most.max(1);
         let next = more.then(|| keys.pop()).flatten();
         let next = next.map(|(key, ..)| u32::try_from(key).expect("the suite's keys are small"));
-        Ok(Page { keys, totals: Counts { ready, held, dirty, waiting }, next })
+        Ok(Page { keys, totals: model.counts(), next })
     }
 
     fn restore(
@@ -456,11 +435,7 @@ impl Adapter for Reference {
         let known = model::Restored { failures, attempt, due: due.map(Instant::as_nanos), priority };
         let item = value.as_ref().map(|value| value.items[0]);
         let answer = self.handle.0.change_holding(|model| model.restore(key.id, known, item));
-        Ok(answer.map(accepted).map_err(|refused| Rejected {
-            key,
-            value,
-            full: refused == model::Refused::Full,
-        }))
+        Ok(answer.map_err(|refused| Rejected { key, value, full: refused == model::Refused::Full }))
     }
 
     fn adding(&self, said: Said, limit: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {
@@ -545,24 +520,16 @@ impl Adapter for Reference {
     }
 
     fn shut_down(&self) -> Fallible<Down> {
-        Ok(down(self.handle.0.change(Model::shut_down)))
+        Ok(self.handle.0.change(Model::shut_down))
     }
 
     fn drain(&self, waiters: Waiters, deadline: Option<Duration>) -> Polled<'_, Drained> {
         let shared = Arc::clone(&self.handle.0);
         let until = deadline.map(|limit| shared.clock.at() + limit);
-        let waiters = match waiters {
-            Waiters::Drop => model::Waiters::Drop,
-            Waiters::RunNow => model::Waiters::RunNow,
-            Waiters::Wait => model::Waiters::Wait,
-            Waiters::Retries => model::Waiters::Retries,
-        };
         let id = shared.change(|model| model.drain(waiters, deadline.map(nanos)));
         let mut alarm = None;
         Box::pin(poll_fn(move |context| {
-            shared
-                .poll(context, &mut alarm, until, |model| model.drained(id))
-                .map(|answer| Ok(drained(answer)))
+            shared.poll(context, &mut alarm, until, |model| model.drained(id)).map(Ok)
         }))
     }
 
@@ -592,11 +559,23 @@ impl Drop for Place {
 }
 
 fn trigger(model: &mut Model, said: Said) -> Result<Accepted, Rejected> {
-    let Said { key, when, value, priority, debounce: debounced } = said;
-    let item = value.as_ref().map(|value| value.items[0]);
-    let (plain, said) = when.parts();
-    let said = said.map(in_backoff);
-    let answer = match plain {
+    let Said { key, when, value, priority, debounce } = said;
+    let answer = ask(model, key.id, when, value.as_ref().map(|value| value.items[0]), priority, debounce);
+    answer.map_err(|refused| Rejected { key, value, full: refused == model::Refused::Full })
+}
+
+/// The model's answer to a trigger.
+pub(crate) fn ask(
+    model: &mut Model,
+    key: u64,
+    when: When,
+    value: Option<u32>,
+    priority: i16,
+    debounced: Option<requeue::Debounce>,
+) -> Result<Accepted, model::Refused> {
+    let (plain, in_backoff) = when.parts();
+    match plain {
+        When::RateLimited => model.add_rate_limited(key, value, in_backoff, priority),
         When::After(delay, policy) => {
             let policy = match policy {
                 Policy::Earliest => model::Policy::Earliest,
@@ -604,12 +583,10 @@ fn trigger(model: &mut Model, said: Said) -> Result<Accepted, Rejected> {
                 Policy::Replace => model::Policy::Replace,
                 Policy::Keep => model::Policy::Keep,
             };
-            model.add_after(key.id, nanos(delay), policy, item, said, priority)
+            model.add_after(key, nanos(delay), policy, value, in_backoff, priority)
         }
-        When::RateLimited => model.add_rate_limited(key.id, item, said, priority),
-        _ => model.add(key.id, item, said, priority, debounced.map(debounce)),
-    };
-    answer.map(accepted).map_err(|refused| Rejected { key, value, full: refused == model::Refused::Full })
+        _ => model.add(key, value, in_backoff, priority, debounced.map(debounce)),
+    }
 }
 
 /// A debounce in the model's words.
@@ -618,54 +595,16 @@ pub(crate) fn debounce(debounce: requeue::Debounce) -> model::Debounce {
     model::Debounce { quiet, max, leading: debounce.is_leading() }
 }
 
-/// Converts a rate to the model's type.
-pub(crate) fn rate(Rate { keys, nanos, burst }: Rate) -> model::Rate {
-    model::Rate { keys, nanos, burst }
-}
-
-pub(crate) fn in_backoff(said: InBackoff) -> model::InBackoff {
-    match said {
-        InBackoff::Run => model::InBackoff::Run,
-        InBackoff::Respect => model::InBackoff::Respect,
-        InBackoff::Reset => model::InBackoff::Reset,
-    }
-}
-
-/// The model's answer to `shut_down`.
-pub(crate) fn down(left: model::Down) -> Down {
-    let model::Down { ready, held, dropped, refused, refused_retries } = left;
-    Down { ready, held, dropped, refused, refused_retries }
-}
-
-/// The model's answer to a drain.
-pub(crate) fn drained(answer: model::Drained) -> Drained {
-    let model::Drained {
-        complete,
-        unfinished,
-        done,
-        dropped,
-        refused,
-        refused_retries,
-        ready,
-        held,
-        waiting,
-    } = answer;
-    Drained { complete, unfinished, done, dropped, refused, refused_retries, ready, held, waiting }
+/// A key's state in the suite's words.
+pub(crate) fn seen(state: model::Seen) -> Seen {
+    let model::Seen { ready, held, dirty, due, paused, group_paused } = state;
+    Seen { ready, held, dirty, due: due.map(Instant::from_nanos), paused, group_paused }
 }
 
 /// A key of the model's list.
 pub(crate) fn unfinished(left: model::Unfinished) -> UnfinishedKey {
     let model::Unfinished { key, value, failures, attempt, due, priority, refused } = left;
     UnfinishedKey { key, value, failures, attempt, due: due.map(Instant::from_nanos), priority, refused }
-}
-
-fn accepted(added: model::Added) -> Accepted {
-    match added {
-        model::Added::Ready => Accepted::Ready,
-        model::Added::Dirty => Accepted::Dirty,
-        model::Added::Waiting => Accepted::Waiting,
-        model::Added::Coalesced => Accepted::Coalesced,
-    }
 }
 
 impl<'q> Held<'q> for Hand<'q> {

@@ -8,7 +8,7 @@ use requeue::{Debounce, Only};
 use requeue_verify::adapter::{InBackoff, Policy, Rate, Waiters, When};
 use requeue_verify::fronts::{BareAsync, Blocking};
 use requeue_verify::lockstep::{BATCH, KEYS, Op, Setup, Wish, Word, WordMany, run};
-use requeue_verify::model::{self, Fair, Grouping, MaxWait, Order};
+use requeue_verify::model::{Fair, Grouping, MaxWait, Order};
 use std::fmt;
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ fn grouping() -> BoxedStrategy<Grouping> {
     let caps = prop_oneof![1 => Just(usize::MAX), 1 => 1..3_usize];
     // fractions that an f64 of keys a second tells exactly
     let rate =
-        (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| model::Rate { keys: 1, nanos: 1 << nanos, burst });
+        (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| Rate { keys: 1, nanos: 1 << nanos, burst });
     let rate = prop_oneof![2 => Just(None), 1 => rate.prop_map(Some)];
     (1..5_u64, proptest::array::uniform4(1..4_u32), proptest::array::uniform4(caps), rate)
         .prop_map(|(divisor, weights, caps, rate)| Grouping { divisor, weights, caps, rate })

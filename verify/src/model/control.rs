@@ -1,6 +1,6 @@
 //! Control (B7): cancel, restore, snapshot.
 
-use super::{Added, InBackoff, Model, Nanos, Policy, Refused, Setter};
+use super::{Accepted, InBackoff, Model, Nanos, Policy, Refused, Setter};
 
 /// Result of `cancel`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Model {
     /// # Errors
     ///
     /// Refused once the queue is closed.
-    pub fn restore(&mut self, key: u64, known: Restored, value: Option<u32>) -> Result<Added, Refused> {
+    pub fn restore(&mut self, key: u64, known: Restored, value: Option<u32>) -> Result<Accepted, Refused> {
         let goes = self.outside(key, known.priority)?;
         if known.due.is_some() {
             self.fire_if_due(key);
@@ -51,7 +51,7 @@ impl Model {
             }
         };
         self.merge_newer(key, value);
-        self.told.coalesced += u64::from(added == Added::Coalesced);
+        self.told.coalesced += u64::from(added == Accepted::Coalesced);
         if known.failures > self.num_requeues(key) {
             let expires = self.expires(known.due.map_or(self.now, |due| due.max(self.now)));
             self.failures.insert(key, (known.failures, expires));

@@ -124,7 +124,7 @@ impl Setter {
 
 /// Result of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum Accepted {
     /// The key became ready.
     Ready,
     /// The held key became dirty.
@@ -511,7 +511,14 @@ impl Model {
     /// nor does one for a dirty key.
     ///
     /// `respects`: it respects a back-off. "Of several the strongest wins" (B5).
-    fn make_due(&mut self, key: u64, by_outcome: bool, respects: bool, since: Nanos, priority: i16) -> Added {
+    fn make_due(
+        &mut self,
+        key: u64,
+        by_outcome: bool,
+        respects: bool,
+        since: Nanos,
+        priority: i16,
+    ) -> Accepted {
         let added = self.make_pending(key, by_outcome, respects, since, priority);
         self.sort_turns();
         added
@@ -524,7 +531,7 @@ impl Model {
         respects: bool,
         since: Nanos,
         priority: i16,
-    ) -> Added {
+    ) -> Accepted {
         // in the order of becoming ready, which is not that of due instants where nobody
         // looked in between
         let others = self.keys.values().filter(|e| e.ready).map(|e| e.ready_since).max().unwrap_or(0);
@@ -536,7 +543,7 @@ impl Model {
         if entry.run.is_some() {
             if entry.dirty {
                 entry.respects &= respects;
-                return Added::Coalesced;
+                return Accepted::Coalesced;
             }
             entry.dirty = true;
             entry.respects = respects;
@@ -545,10 +552,10 @@ impl Model {
             // "They restart at 1 when a trigger other than the outcome's own, or
             // a timer set before the hand-out, makes a held key dirty".
             entry.failed = 0;
-            return Added::Dirty;
+            return Accepted::Dirty;
         }
         if entry.ready {
-            return Added::Coalesced;
+            return Accepted::Coalesced;
         }
         if !by_outcome {
             // "or readies one that waits out a failure".
@@ -559,7 +566,7 @@ impl Model {
         entry.ready_since = since.max(others);
         self.told.adds += 1;
         self.stand(key, since);
-        Added::Ready
+        Accepted::Ready
     }
 
     /// `add`, with or without a value.
@@ -574,12 +581,12 @@ impl Model {
         in_backoff: Option<InBackoff>,
         priority: i16,
         debounce: Option<Debounce>,
-    ) -> Result<Added, Refused> {
+    ) -> Result<Accepted, Refused> {
         let goes = self.outside(key, priority)?;
         let in_backoff = in_backoff.unwrap_or(self.options.in_backoff);
         let added = self.trigger_at_once(key, in_backoff, priority, debounce);
         self.merge_newer(key, value);
-        self.told.coalesced += u64::from(added == Added::Coalesced);
+        self.told.coalesced += u64::from(added == Accepted::Coalesced);
         self.make_room(goes);
         Ok(added)
     }
@@ -587,13 +594,13 @@ impl Model {
     /// A trigger for now, which an order of the user's own hears as a touch
     /// where the key is ready. A timer that fires is no touch: "a timer that
     /// fires for a ready or dirty key changes nothing but priority" (D6).
-    fn trigger_now(&mut self, key: u64, in_backoff: InBackoff, priority: i16) -> Added {
+    fn trigger_now(&mut self, key: u64, in_backoff: InBackoff, priority: i16) -> Accepted {
         if self.keys.get(&key).is_some_and(|entry| entry.ready && !entry.paused) {
             *self.touches.entry(key).or_default() += 1;
         }
         if in_backoff == InBackoff::Respect && self.waits_out_a_failure(key) {
             self.join_timer(key, priority);
-            return Added::Coalesced;
+            return Accepted::Coalesced;
         }
         if in_backoff == InBackoff::Reset {
             self.reset(key);
@@ -688,7 +695,7 @@ impl Model {
         value: Option<u32>,
         in_backoff: Option<InBackoff>,
         priority: i16,
-    ) -> Result<Added, Refused> {
+    ) -> Result<Accepted, Refused> {
         let goes = self.outside(key, priority)?;
         if delay > 0 {
             self.fire_if_due(key);
@@ -707,7 +714,7 @@ impl Model {
         value: Option<u32>,
         setter: Setter,
         priority: i16,
-    ) -> Added {
+    ) -> Accepted {
         self.told.retries += 1;
         // "A delay of zero is `add`, under every policy; a timer that is set
         // stays set" (D1).
@@ -720,7 +727,7 @@ impl Model {
             self.set_timer(key, delay, policy, setter, priority)
         };
         self.merge_newer(key, value);
-        self.told.coalesced += u64::from(added == Added::Coalesced);
+        self.told.coalesced += u64::from(added == Accepted::Coalesced);
         added
     }
 
@@ -736,7 +743,7 @@ impl Model {
         value: Option<u32>,
         in_backoff: Option<InBackoff>,
         priority: i16,
-    ) -> Result<Added, Refused> {
+    ) -> Result<Accepted, Refused> {
         let goes = self.outside(key, priority)?;
         self.fire_if_due(key);
         // it is what makes a back-off, so the queue's own say is not about it
@@ -766,7 +773,14 @@ impl Model {
         Err(Refused::Over)
     }
 
-    fn set_timer(&mut self, key: u64, delay: Nanos, policy: Policy, setter: Setter, priority: i16) -> Added {
+    fn set_timer(
+        &mut self,
+        key: u64,
+        delay: Nanos,
+        policy: Policy,
+        setter: Setter,
+        priority: i16,
+    ) -> Accepted {
         self.calls += 1;
         let (now, call) = (self.now, self.calls);
         let due = now.saturating_add(delay);
@@ -802,7 +816,7 @@ impl Model {
         if in_backoff == InBackoff::Respect && was_back_off {
             // "under respect a delayed trigger joins too"
             self.join_timer(key, priority);
-            return Added::Coalesced;
+            return Accepted::Coalesced;
         }
         if in_backoff == InBackoff::Reset {
             self.reset(key);
@@ -817,14 +831,14 @@ impl Model {
         if let Some(old) = old.filter(|timer| timer.due == chosen) {
             // "A call that does not change the instant keeps the place" (D5).
             entry.timer = Some(Timer { window, back_off, respects, priority, ..old });
-            return Added::Coalesced;
+            return Accepted::Coalesced;
         }
         if !matches!(policy, Policy::Latest(_)) {
             window = None;
         }
         let by_outcome = matches!(setter, Setter::Again | Setter::Retry);
         entry.timer = Some(Timer { due: chosen, call, window, by_outcome, back_off, respects, priority });
-        Added::Waiting
+        Accepted::Waiting
     }
 
     /// "Every accepted trigger merges into it at the call, older first" (B1).

@@ -24,7 +24,7 @@ impl MaxWait {
 /// The model's state for the ages of keys.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ages {
-    /// The pauses of each group, and of the queue, which is none: from when, until when.
+    /// Pauses of each group, and of the queue (`None`): their beginning, and their end once they are over.
     pauses: BTreeMap<Option<u64>, Vec<(Nanos, Option<Nanos>)>>,
     /// Number of hand-outs by priority until the next one that goes to an overdue key: of the queue, or of
     /// each group that has a key in line.

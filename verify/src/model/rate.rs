@@ -2,7 +2,7 @@
 
 use super::{Model, Nanos};
 
-/// "At most r keys a second handed out": so many keys in so many nanoseconds, and so many at once.
+/// A dispatch rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Number of keys per period.

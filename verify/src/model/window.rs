@@ -1,6 +1,6 @@
 //! Debounce (B4): "run after `quiet` without triggers, at the latest `max` after the window's first".
 
-use super::{Added, InBackoff, Model, Nanos};
+use super::{Accepted, InBackoff, Model, Nanos};
 
 /// Debounce of immediate triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Model {
         in_backoff: InBackoff,
         priority: i16,
         debounce: Option<Debounce>,
-    ) -> Added {
+    ) -> Accepted {
         match debounce.or(self.options.debounce) {
             Some(debounce) if debounce.quiet > 0 && debounce.max > 0 => {
                 self.debounced(key, in_backoff, priority, debounce)
@@ -45,13 +45,13 @@ impl Model {
         }
     }
 
-    fn debounced(&mut self, key: u64, in_backoff: InBackoff, priority: i16, debounce: Debounce) -> Added {
+    fn debounced(&mut self, key: u64, in_backoff: InBackoff, priority: i16, debounce: Debounce) -> Accepted {
         self.fire_if_due(key);
         let respects = in_backoff == InBackoff::Respect;
         // "Respect: joins", as without a window
         if respects && self.waits_out_a_failure(key) {
             self.join_timer(key, priority);
-            return Added::Coalesced;
+            return Accepted::Coalesced;
         }
         let entry = self.keys.get(&key);
         let idle = entry.is_none_or(|entry| !entry.ready && entry.run.is_none());
@@ -76,7 +76,7 @@ impl Model {
             window.priority = if owed { window.priority.max(priority) } else { priority };
             window.owes = true;
         });
-        if owed { Added::Coalesced } else { Added::Waiting }
+        if owed { Accepted::Coalesced } else { Accepted::Waiting }
     }
 
     /// Opens a window, or pushes its end back.

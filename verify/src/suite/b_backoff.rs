@@ -155,6 +155,17 @@ pub fn b5_what_comes_during_a_run_that_does_not_fail_gives_one_more_run_at_once<
     }
 }
 
+/// Asserts what a key's failure and these two triggers lead to: reset before run, run before respect.
+fn the_stronger_counts<A: Adapter>(q: &Subject<A>, first: InBackoff, second: InBackoff) {
+    let seen = (q.len(), q.counts().waiting, q.num_requeues(1));
+    let expected = match (first, second) {
+        (InBackoff::Reset, _) | (_, InBackoff::Reset) => (1, 0, 0),
+        (InBackoff::Run, _) | (_, InBackoff::Run) => (1, 1, 1),
+        (InBackoff::Respect, InBackoff::Respect) => (0, 1, 1),
+    };
+    assert_eq!(seen, expected, "{first:?}, {second:?}");
+}
+
 pub fn b5_of_several_during_the_run_the_strongest_wins<A: Adapter>() {
     for first in ALL {
         for second in ALL {
@@ -164,13 +175,7 @@ pub fn b5_of_several_during_the_run_the_strongest_wins<A: Adapter>() {
             q.add_in(1, first);
             q.add_in(1, second);
             assert!(sound(one.retry_after(ms(100))).is_ok());
-            let seen = (q.len(), q.counts().waiting, q.num_requeues(1));
-            let expected = match (first, second) {
-                (InBackoff::Reset, _) | (_, InBackoff::Reset) => (1, 0, 0),
-                (InBackoff::Run, _) | (_, InBackoff::Run) => (1, 1, 1),
-                (InBackoff::Respect, InBackoff::Respect) => (0, 1, 1),
-            };
-            assert_eq!(seen, expected, "{first:?}, {second:?}");
+            the_stronger_counts(&q, first, second);
         }
     }
 }
@@ -181,13 +186,7 @@ pub fn b5_of_several_in_a_back_off_the_strongest_wins<A: Adapter>() {
             let q = failed::<A>();
             q.add_in(1, first);
             q.add_in(1, second);
-            let seen = (q.len(), q.counts().waiting, q.num_requeues(1));
-            let expected = match (first, second) {
-                (InBackoff::Reset, _) | (_, InBackoff::Reset) => (1, 0, 0),
-                (InBackoff::Run, _) | (_, InBackoff::Run) => (1, 1, 1),
-                (InBackoff::Respect, InBackoff::Respect) => (0, 1, 1),
-            };
-            assert_eq!(seen, expected, "{first:?}, {second:?}");
+            the_stronger_counts(&q, first, second);
         }
     }
 }

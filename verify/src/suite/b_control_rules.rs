@@ -64,7 +64,7 @@ pub fn b7_a_cancel_in_which_eq_or_hash_panics_changes_nothing<A: Adapter>() {
 
 /// An order that panics at a removal.
 #[derive(Default)]
-struct Clinging(Vec<u64>);
+pub(super) struct Clinging(Vec<u64>);
 
 impl OwnOrder for Clinging {
     fn push(&mut self, key: u64) {

@@ -1,10 +1,10 @@
 //! B7: pause and resume.
 
 use crate::adapter::{
-    Accepted, Adapter, Config, Held, Line, Many, Nothing, OwnOrder, Restored, Seen, Subject, Waiters, ms,
-    sound,
+    Accepted, Adapter, Config, Held, Line, Many, Nothing, Restored, Seen, Subject, Waiters, ms, sound,
 };
-use crate::probe::{Key, POISONED, Probe};
+use crate::probe::{Key, Probe};
+use crate::suite::b_control_rules::Clinging;
 use crate::suite::b_value::Smallest;
 use crate::suite::users::panics;
 use crate::wake::Count;
@@ -240,23 +240,6 @@ pub fn b7_a_restored_key_may_be_paused<A: Adapter>() {
     q.is_idle();
     assert!(q.resume_key(1));
     assert_eq!(q.take(1).attempt(), 3);
-}
-
-/// An order that panics at a removal.
-#[derive(Default)]
-struct Clinging(Vec<u64>);
-
-impl OwnOrder for Clinging {
-    fn push(&mut self, key: u64) {
-        self.0.push(key);
-    }
-    fn touch(&mut self, _: u64) {}
-    fn pop(&mut self) -> Option<u64> {
-        self.0.pop()
-    }
-    fn left(&mut self, _: u64) {
-        panic!("{}", POISONED)
-    }
 }
 
 pub fn b7_a_pause_in_which_users_code_panics_changes_nothing<A: Adapter>() {

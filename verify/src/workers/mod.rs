@@ -245,7 +245,22 @@ pub fn puppets() -> (Puppets, impl Fn(Run<u64, Vec<u32>>) -> Held + Send + Sync 
     (Puppets { began, end }, handler)
 }
 
+/// Starts workers whose runs end as the test decides.
+pub(crate) fn led<F: Front>(builder: WorkerBuilder<u64, Vec<u32>>) -> (Puppets, Worker) {
+    let (puppets, handler) = puppets();
+    (puppets, F::start(builder, handler))
+}
+
 impl Puppets {
+    /// Adds key 1, whose first run fails. Its second one begins.
+    pub(crate) fn fail_once(&self, q: &Lists, clock: &FakeClock) {
+        q.add(1).expect("open");
+        self.run(1, 1);
+        self.end(Outcome::Retry("not yet".into()));
+        clock.wait_for_alarms(1);
+        clock.advance(ms(1));
+        self.run(1, 2);
+    }
     /// Waits for the next run, which must be this one.
     pub fn run(&self, key: u64, attempt: u32) {
         assert_eq!(self.next(), (key, attempt), "key and attempt of the next run");

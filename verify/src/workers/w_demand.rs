@@ -1,6 +1,6 @@
 //! W: workers on demand, whose number follows the work.
 
-use super::{Front, ms, puppets, queue, until};
+use super::{Front, led, ms, puppets, queue, until};
 use requeue::{DrainOptions, Outcome, Run, WorkQueue, Worker};
 use std::sync::Arc;
 use std::thread;
@@ -10,8 +10,7 @@ const IDLE: Duration = Duration::from_secs(60);
 
 pub fn w_on_demand_a_key_that_waits_brings_a_worker_and_nothing_else_does<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=3), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=3));
     assert_eq!(worker.workers(), 0);
     q.add(1).unwrap();
     puppets.run(1, 1);
@@ -29,8 +28,7 @@ pub fn w_on_demand_there_are_as_many_as_keys_wait_for_and_at_most_the_upper_end<
     let (q, _clock) = queue();
     q.add(1).unwrap();
     q.add(2).unwrap();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1..=3), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1..=3));
     puppets.skip(2); // those that were there before it was started
     assert_eq!((worker.workers(), q.stats().held), (2, 2));
     for key in 3..=6 {
@@ -45,8 +43,7 @@ pub fn w_on_demand_there_are_as_many_as_keys_wait_for_and_at_most_the_upper_end<
 
 pub fn w_on_demand_a_worker_that_waits_takes_the_key_and_no_other_comes<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=8).idle_timeout(IDLE), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=8).idle_timeout(IDLE));
     for key in 1..=20 {
         q.add(key).unwrap();
         puppets.run(key, 1);
@@ -96,8 +93,7 @@ pub fn w_on_demand_idle_workers_leave_down_to_the_lower_end<F: Front>() {
 
 pub fn w_on_demand_a_timer_that_comes_due_brings_a_worker<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO));
     for key in 1..=3 {
         q.add_after(key, ms(5)).unwrap();
         clock.advance(ms(4));
@@ -116,8 +112,7 @@ pub fn w_on_demand_a_timer_that_comes_due_brings_a_worker<F: Front>() {
 
 pub fn w_on_demand_a_retry_comes_back_although_all_have_left<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO));
     q.add_value(1, vec![7]).unwrap();
     for attempt in 1..=4 {
         puppets.run(1, attempt);
@@ -157,8 +152,7 @@ pub fn w_on_demand_no_key_is_lost_however_workers_come_and_leave<F: Front>() {
 
 pub fn w_on_demand_a_resize_takes_a_number_and_a_range<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(2).idle_timeout(IDLE), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(2).idle_timeout(IDLE));
     for key in 1..=5 {
         q.add(key).unwrap();
     }
@@ -192,8 +186,7 @@ pub fn w_on_demand_a_resize_takes_a_number_and_a_range<F: Front>() {
 
 pub fn w_on_demand_stop_leaves_the_keys_and_nobody_comes_any_more<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO));
     q.add(1).unwrap();
     puppets.run(1, 1);
     puppets.end(Outcome::Done);
@@ -228,8 +221,7 @@ pub fn w_on_demand_a_drain_is_worked_off_by_those_who_come_for_it<F: Front>() {
 
 pub fn w_on_demand_join_waits_for_those_who_may_still_come<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0..=2).idle_timeout(Duration::ZERO));
     let worker = Arc::new(worker);
     let joins = [0; 2].map(|_| {
         let worker = Arc::clone(&worker);

@@ -1,6 +1,6 @@
 //! W: async handlers that are dropped before they have returned.
 
-use super::{Front, Lists, ms, puppets, queue, until, until_waiting};
+use super::{Front, Lists, led, ms, queue, until, until_waiting};
 use requeue::{DrainOptions, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,8 +149,7 @@ pub fn w_the_end_of_a_run_that_is_cancelled_is_told_once<F: Front>() {
     let hook = move |key: &u64, run: &requeue::RunReport<'_>| {
         tell.send((*key, run.failure.map(ToString::to_string), run.fate, run.took)).unwrap();
     };
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).on_end(hook), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).on_end(hook));
     q.add(1).unwrap();
     puppets.run(1, 1);
     clock.advance(ms(7));
@@ -218,8 +217,7 @@ pub fn w_a_handler_that_panics_as_it_is_dropped_ends_nothing<F: Front>() {
 
 pub fn w_a_thousand_async_workers_run_a_thousand_keys_at_once_and_are_resized<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1_000), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1_000));
     for key in 0..3_000 {
         q.add(key).unwrap();
     }

@@ -1,6 +1,6 @@
 //! W: time limits, and how workers end.
 
-use super::{Front, ms, puppets, queue, until, until_waiting};
+use super::{Front, led, ms, puppets, queue, until, until_waiting};
 use crate::wake::Count;
 use requeue::{Clock, DrainOptions, Failure, Outcome, Run, WaitingKeys, Worker};
 use std::sync::Arc;
@@ -62,8 +62,7 @@ pub fn w_a_run_that_returns_past_its_time_limit_is_a_failure_whatever_it_says<F:
 
 pub fn w_stop_takes_no_more_keys_leaves_the_ready_ones_and_reports_them<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     for key in 1..=4 {
         q.add(key).unwrap();
     }
@@ -150,8 +149,7 @@ pub fn w_past_its_deadline_a_drain_says_what_is_held_by_others<F: Front>() {
 
 pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     for key in 1..=3 {
         q.add(key).unwrap();
     }
@@ -178,8 +176,7 @@ pub fn w_drain_works_the_ready_keys_off_and_shuts_the_queue_down<F: Front>() {
 
 pub fn w_drain_that_waits_works_retries_off_too<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     let drain = worker.drain(DrainOptions::default().waiting_keys(WaitingKeys::Wait));

@@ -1,6 +1,6 @@
 //! W: the number of workers is changed while they run.
 
-use super::{Front, Meanwhile, ms, puppets, queue, until};
+use super::{Front, Meanwhile, led, ms, queue, until};
 use requeue::{Outcome, Run, WorkQueue, Worker};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use std::time::Duration;
 
 pub fn w_resized_up_more_keys_run_at_once<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     for key in 1..=4 {
         q.add(key).unwrap();
     }
@@ -26,8 +25,7 @@ pub fn w_resized_up_more_keys_run_at_once<F: Front>() {
 
 pub fn w_resized_down_surplus_workers_leave_after_their_run<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(3), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(3));
     for key in 1..=5 {
         q.add(key).unwrap();
     }
@@ -51,8 +49,7 @@ pub fn w_resized_down_surplus_workers_leave_after_their_run<F: Front>() {
 
 pub fn w_resized_down_workers_that_wait_for_a_key_leave_at_once<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(8), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(8));
     for workers in [5, 2, 6, 1] {
         worker.resize(workers).unwrap();
         until(|| worker.workers() == workers);
@@ -70,8 +67,7 @@ pub fn w_resized_down_workers_that_wait_for_a_key_leave_at_once<F: Front>() {
 
 pub fn w_resized_to_0_is_a_pause_until_the_next_resize<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     // One that was just looking for a key would still take the next.
@@ -93,8 +89,7 @@ pub fn w_resized_to_0_is_a_pause_until_the_next_resize<F: Front>() {
 
 pub fn w_a_worker_that_begins_with_none_can_be_resized<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(0), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(0));
     q.add(1).unwrap();
     assert_eq!(worker.workers(), 0);
     worker.resize(2).unwrap();
@@ -142,8 +137,7 @@ pub fn w_time_limits_hold_for_workers_that_come_later<F: Front>() {
         .time_limit(ms(100))
         .max_attempts(1)
         .on_failure(move |key, _| tell.send(*key).unwrap());
-    let (puppets, handler) = puppets();
-    let worker = F::start(builder, handler);
+    let (puppets, worker) = led::<F>(builder);
     for key in 1..=3 {
         q.add(key).unwrap();
         puppets.run(key, 1);
@@ -187,8 +181,7 @@ pub fn w_a_worker_that_is_stopped_or_resized_while_it_looks_for_a_key_leaves<F: 
 
 pub fn w_more_workers_than_there_can_be_are_an_error_of_resize<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     for too_many in [usize::MAX, (1 << 20) + 1] {
         let error = worker.resize(too_many).expect_err("too many");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);

@@ -1,6 +1,6 @@
 //! W: runs, their outcomes and attempts.
 
-use super::{Front, ms, puppets, queue, queue_that, until, until_waiting};
+use super::{Front, led, ms, puppets, queue, queue_that, until, until_waiting};
 use requeue::{
     Add, Alarm, Clock, Failure, FakeClock, Fate, InBackoff, Instant, Outcome, RateLimiter, ReadyOrder, Run,
     RunReport, Ticket, WorkQueue, Worker,
@@ -125,8 +125,7 @@ pub fn w_no_workers_are_a_pause<F: Front>() {
 
 pub fn w_done_forgets_the_failures<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     puppets.end(Outcome::Retry("not yet".into()));
@@ -149,12 +148,7 @@ pub fn w_again_is_not_a_failure_it_forgets_and_comes_back_after_its_delay<F: Fro
         count.fetch_add(1, Ordering::SeqCst);
     });
     let worker = F::start(builder, handler);
-    q.add(1).unwrap();
-    puppets.run(1, 1);
-    puppets.end(Outcome::Retry("not yet".into()));
-    clock.wait_for_alarms(1);
-    clock.advance(ms(1));
-    puppets.run(1, 2);
+    puppets.fail_once(&q, &clock);
     puppets.end(Outcome::Again(ms(50)));
     clock.wait_for_alarms(1);
     assert_eq!(q.num_requeues(&1), 0);
@@ -170,8 +164,7 @@ pub fn w_again_is_not_a_failure_it_forgets_and_comes_back_after_its_delay<F: Fro
 
 pub fn w_retry_comes_back_after_what_the_limiter_says<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     for (attempt, delay) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
         puppets.run(1, attempt);
@@ -192,8 +185,7 @@ fn clock_at(clock: &FakeClock) -> Instant {
 
 pub fn w_retry_with_its_own_delay_still_asks_the_limiter<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     puppets.end(Outcome::RetryAfter(ms(70), "busy".into()));
@@ -213,12 +205,7 @@ pub fn w_give_up_is_reported_and_forgotten<F: Front>() {
     let builder =
         Worker::of(&q).workers(1).on_give_up(move |key, why| tell.send((*key, why.to_string())).unwrap());
     let worker = F::start(builder, handler);
-    q.add(1).unwrap();
-    puppets.run(1, 1);
-    puppets.end(Outcome::Retry("not yet".into()));
-    clock.wait_for_alarms(1);
-    clock.advance(ms(1));
-    puppets.run(1, 2);
+    puppets.fail_once(&q, &clock);
     puppets.end(Outcome::GiveUp("no such object".into()));
     assert_eq!(gave_up.recv().unwrap(), (1, "no such object".to_owned()));
     F::report(worker.drain(Duration::MAX));
@@ -228,14 +215,8 @@ pub fn w_give_up_is_reported_and_forgotten<F: Front>() {
 
 pub fn w_give_up_of_a_dirty_key_still_gets_its_next_run_at_attempt_1<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
-    q.add(1).unwrap();
-    puppets.run(1, 1);
-    puppets.end(Outcome::Retry("not yet".into()));
-    clock.wait_for_alarms(1);
-    clock.advance(ms(1));
-    puppets.run(1, 2);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
+    puppets.fail_once(&q, &clock);
     q.add(1).unwrap();
     puppets.end(Outcome::GiveUp("hopeless".into()));
     puppets.run(1, 1);
@@ -270,14 +251,8 @@ pub fn w_the_last_attempt_that_fails_gives_the_key_up<F: Front>() {
 
 pub fn x27_attempts_are_not_exhausted_for_a_key_that_a_newer_trigger_made_dirty<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
-    q.add(1).unwrap();
-    puppets.run(1, 1);
-    puppets.end(Outcome::Retry("not yet".into()));
-    clock.wait_for_alarms(1);
-    clock.advance(ms(1));
-    puppets.run(1, 2);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).max_attempts(2));
+    puppets.fail_once(&q, &clock);
     q.add(1).unwrap();
     puppets.end(Outcome::Retry("not yet".into()));
     puppets.run(1, 1);
@@ -287,8 +262,7 @@ pub fn x27_attempts_are_not_exhausted_for_a_key_that_a_newer_trigger_made_dirty<
 
 pub fn w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1<F: Front>() {
     let (q, clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     puppets.end(Outcome::Retry("not yet".into()));
@@ -302,8 +276,7 @@ pub fn w_a_trigger_for_a_key_that_waits_out_a_failure_runs_now_at_attempt_1<F: F
 
 fn retry<F: Front>(in_backoff: InBackoff, trigger: bool) -> (u32, Option<Duration>) {
     let (q, clock) = queue_that(in_backoff);
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).max_attempts(2));
     q.add(1).unwrap();
     puppets.run(1, 1);
     if trigger {
@@ -351,8 +324,7 @@ pub fn b5_attempts_of_a_worker_run_out_although_its_key_echoes_itself<F: Front>(
 
 pub fn b5_a_reset_during_a_workers_failed_run_is_a_fresh_start<F: Front>() {
     let (q, _clock) = queue_that(InBackoff::Reset);
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).max_attempts(2));
     q.add(1).unwrap();
     for _ in 0..5 {
         puppets.run(1, 1);
@@ -510,8 +482,7 @@ pub fn w_the_end_of_a_run_is_told_with_its_attempt_and_the_keys_fate<F: Front>()
         let held = inner.state(key).is_some_and(|state| state.held);
         tell.send((*key, run.attempt, run.failure.map(ToString::to_string), run.fate, held)).unwrap();
     };
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).max_attempts(2).on_end(hook), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).max_attempts(2).on_end(hook));
     let ends = |attempt, outcome| {
         puppets.run(1, attempt);
         puppets.end(outcome);
@@ -585,8 +556,7 @@ pub fn w_the_end_of_a_run_past_its_time_limit_is_told_when_its_handler_is_gone<F
         .time_limit(ms(100))
         .on_end(hook)
         .on_failure(move |_, _| fail.send(()).unwrap());
-    let (puppets, handler) = puppets();
-    let worker = F::start(builder, handler);
+    let (puppets, worker) = led::<F>(builder);
     q.add(1).unwrap();
     puppets.run(1, 1);
     clock.wait_for_alarms(1);
@@ -839,8 +809,7 @@ pub fn x07_ten_thousand_duplicate_triggers_take_one_token_a_run<F: Front>() {
         .limiter(Counting(Arc::clone(&asked)))
         .build()
         .unwrap();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     for _ in 0..10_000 {
@@ -861,8 +830,7 @@ pub fn r_the_worker_lets_records_expire<F: Front>() {
         if let Some(hours) = set {
             worker = worker.expire_failures_after(Some(Duration::from_secs(hours * 3_600)));
         }
-        let (puppets, handler) = puppets();
-        let worker = F::start(worker, handler);
+        let (puppets, worker) = led::<F>(worker);
         q.add(1).unwrap();
         puppets.run(1, 1);
         puppets.end(Outcome::RetryAfter(Duration::MAX, "never again".into()));
@@ -880,8 +848,7 @@ pub fn r_the_worker_lets_records_expire<F: Front>() {
 
 pub fn b7_a_cancel_during_a_run_takes_what_was_to_follow_and_not_the_run<F: Front>() {
     let (q, _clock) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1));
     q.add(1).unwrap();
     puppets.run(1, 1);
     q.add(1).unwrap();
@@ -946,8 +913,7 @@ pub fn w_each_hook_is_called_in_the_order_in_which_it_was_given<F: Front>() {
 
 pub fn w_a_start_hook_that_panics_ends_nothing<F: Front>() {
     let (q, _) = queue();
-    let (puppets, handler) = puppets();
-    let worker = F::start(Worker::of(&q).workers(1).on_start(|_| panic!("start")), handler);
+    let (puppets, worker) = led::<F>(Worker::of(&q).workers(1).on_start(|_| panic!("start")));
     for key in [1, 2] {
         q.add(key).unwrap();
         puppets.run(key, 1);

@@ -1,6 +1,7 @@
 //! B8, where it concerns how a queue is built, users' code, and calls that the suite cannot make.
 
-use requeue::{Add, BuildError, FakeClock, ReadyOrder, Refused, Ticket, WorkQueue};
+use crate::Stack;
+use requeue::{Add, BuildError, FakeClock, Refused, WorkQueue};
 use requeue_verify::adapter::Limiter;
 use requeue_verify::limits::Scripted;
 use requeue_verify::probe::{Key, Probe, Value};
@@ -12,18 +13,6 @@ use std::time::Duration;
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
-}
-
-/// An order of a user's own.
-struct Stack(Vec<Ticket>);
-
-impl ReadyOrder<u64> for Stack {
-    fn push(&mut self, _: &u64, ticket: Ticket) {
-        self.0.push(ticket);
-    }
-    fn pop(&mut self) -> Option<Ticket> {
-        self.0.pop()
-    }
 }
 
 fn panics<T>(call: impl FnOnce() -> T) {

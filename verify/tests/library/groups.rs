@@ -1,9 +1,9 @@
 //! B3: of groups what the suite cannot ask: how a queue is built, users' functions, what is
 //! kept of groups.
 
+use crate::Stack;
 use requeue::{
-    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, ReadyOrder, Restore, Run, Scope, Ticket,
-    WorkQueue, Worker,
+    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, Restore, Run, Scope, WorkQueue, Worker,
 };
 use requeue_verify::adapter::ms;
 use requeue_verify::limits::TestClock;
@@ -12,17 +12,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-
-struct Stack(Vec<Ticket>);
-
-impl ReadyOrder<u64> for Stack {
-    fn push(&mut self, _: &u64, ticket: Ticket) {
-        self.0.push(ticket);
-    }
-    fn pop(&mut self) -> Option<Ticket> {
-        self.0.pop()
-    }
-}
 
 fn tens(key: &u64) -> u64 {
     key / 10

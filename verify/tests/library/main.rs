@@ -16,3 +16,17 @@ mod phase;
 mod priorities;
 mod rates;
 mod types;
+
+use requeue::{ReadyOrder, Ticket};
+
+/// An order of a user's own: last in, first out.
+struct Stack(Vec<Ticket>);
+
+impl ReadyOrder<u64> for Stack {
+    fn push(&mut self, _: &u64, ticket: Ticket) {
+        self.0.push(ticket);
+    }
+    fn pop(&mut self) -> Option<Ticket> {
+        self.0.pop()
+    }
+}

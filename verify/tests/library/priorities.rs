@@ -1,6 +1,7 @@
 //! B2, where it concerns how a queue is built, what it reads, and calls that the suite cannot make.
 
-use requeue::{Add, BuildError, Clock, FakeClock, Order, ReadyOrder, Refused, Ticket, WorkQueue};
+use crate::Stack;
+use requeue::{Add, BuildError, Clock, FakeClock, Order, Refused, WorkQueue};
 use requeue_verify::limits::{Scripted, TestClock};
 use requeue_verify::probe::Key;
 use requeue_verify::twins::do_the_same;
@@ -11,18 +12,6 @@ use std::time::Duration;
 
 const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
-}
-
-/// An order of a user's own.
-struct Stack(Vec<Ticket>);
-
-impl ReadyOrder<u64> for Stack {
-    fn push(&mut self, _: &u64, ticket: Ticket) {
-        self.0.push(ticket);
-    }
-    fn pop(&mut self) -> Option<Ticket> {
-        self.0.pop()
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Batches: wake-ups for several keys, and the passing on of unused ones.
 
-use crate::support::{block_on, bounded, every, poll, queue, taker};
+use crate::support::{block_on, bounded, every, poll, queue, taker, task};
 use loom::thread;
 use requeue::{DrainOptions, Items, Parker};
 use std::task::Poll;
@@ -57,10 +57,7 @@ fn loom_b9_a_cancelled_getter_of_many_passes_the_wake_up_on() {
     bounded(|| {
         let (q, _) = queue();
         // a task too: a thread would be woken first
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
-        };
+        let stays = task(&q);
         let leaves = {
             let q = q.clone();
             thread::spawn(move || {

@@ -5,7 +5,7 @@
 //! plain one: a read-modify-write, or a call of the queue, would itself be the barrier whose absence the
 //! model must find.
 
-use crate::support::{Hash, bounded, every, queue};
+use crate::support::{Hash, bounded, every, last_seen, queue};
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use requeue::{Added, DrainOptions, WaitingKeys, WorkQueue};
@@ -19,17 +19,7 @@ fn loom_q5_what_is_written_before_an_add_without_the_lock_is_seen() {
         let data = Arc::new(AtomicUsize::new(0));
         q.add(1).expect("open");
         assert_eq!(q.add(1).expect("open"), Added::Coalesced, "published by this");
-        let worker = {
-            let (q, data) = (q.clone(), data.clone());
-            thread::spawn(move || {
-                let mut seen = 0;
-                while let Some(item) = q.get_blocking() {
-                    seen = data.load(Relaxed);
-                    item.done();
-                }
-                seen
-            })
-        };
+        let worker = last_seen(&q, &data);
         data.store(1, Relaxed);
         q.add(1).expect("open");
         q.shut_down();

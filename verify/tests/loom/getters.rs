@@ -1,6 +1,8 @@
 //! A key becomes ready while somebody waits, or stops waiting.
 
-use crate::support::{at, block_on, bounded, every, hold, nanos, poll, queue, taker};
+use crate::support::{
+    at, block_on, bounded, every, hold, nanos, one_has_it, poll, polled_once, queue, taker, task,
+};
 use loom::thread;
 use requeue::{GetError, Item, Parker};
 use std::task::Poll;
@@ -54,29 +56,10 @@ fn loom_q8_a_cancelled_getter_that_was_chosen_passes_the_wake_up_on() {
     bounded(|| {
         let (q, _) = queue();
         // a task too: a thread would be woken first
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
-        };
-        let leaves = {
-            let q = q.clone();
-            thread::spawn(move || {
-                let parker = Parker::current();
-                let mut get = q.get();
-                match poll(&mut get, &parker) {
-                    Poll::Ready(item) => item.map(|item| *item.key()),
-                    Poll::Pending => None,
-                }
-            })
-        };
+        let stays = task(&q);
+        let leaves = polled_once(&q);
         q.add(1).expect("open");
-        match leaves.join().expect("no panic") {
-            // only here: else it would make up for a wake-up that was lost
-            Some(_) => {
-                q.shut_down();
-            }
-            None => assert_eq!(stays.join().expect("no panic"), Some(1)),
-        }
+        one_has_it(&q, leaves, stays);
     });
 }
 

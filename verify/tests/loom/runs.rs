@@ -1,6 +1,6 @@
 //! One key: its runs, its triggers, and what a run sees.
 
-use crate::support::{block_on, bounded, every, nanos, poll, queue, take};
+use crate::support::{bounded, every, last_seen, nanos, one_has_it, poll, queue, take, task};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
@@ -78,10 +78,7 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
         q.add(1).expect("open");
         let item = q.try_get().expect("ready").into_owned();
         // a task too: a thread would be woken first
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
-        };
+        let stays = task(&q);
         let leaves = thread::spawn(move || {
             let parker = Parker::current();
             let mut next = item.next();
@@ -91,12 +88,7 @@ fn loom_q12_a_dropped_done_and_next_loses_no_key() {
             }
         });
         q.add(1).expect("open");
-        match leaves.join().expect("no panic") {
-            Some(_) => {
-                q.shut_down();
-            }
-            None => assert_eq!(stays.join().expect("no panic"), Some(1)),
-        }
+        one_has_it(&q, leaves, stays);
     });
 }
 
@@ -122,17 +114,7 @@ fn loom_q5_what_is_written_before_a_redundant_add_is_seen() {
         let (q, _) = queue();
         let data = Arc::new(AtomicUsize::new(0));
         q.add(1).expect("open");
-        let worker = {
-            let (q, data) = (q.clone(), data.clone());
-            thread::spawn(move || {
-                let mut seen = 0;
-                while let Some(item) = q.get_blocking() {
-                    seen = data.load(Relaxed);
-                    item.done();
-                }
-                seen
-            })
-        };
+        let worker = last_seen(&q, &data);
         data.store(1, Relaxed);
         q.add(1).expect("open");
         q.shut_down();

@@ -102,6 +102,47 @@ pub(crate) fn taker(queue: &Queue) -> JoinHandle<Option<u32>> {
     thread::spawn(move || take(&queue))
 }
 
+/// A task that takes the next key. Unlike a thread it is not woken first.
+pub(crate) fn task(queue: &Queue) -> JoinHandle<Option<u32>> {
+    let queue = queue.clone();
+    thread::spawn(move || block_on(queue.get()).map(|item| *item.key()))
+}
+
+/// A getter that is polled once, and then dropped.
+pub(crate) fn polled_once(queue: &Queue) -> JoinHandle<Option<u32>> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        let parker = Parker::current();
+        let mut get = queue.get();
+        match poll(&mut get, &parker) {
+            Poll::Ready(item) => item.map(|item| *item.key()),
+            Poll::Pending => None,
+        }
+    })
+}
+
+/// Asserts that the getter that leaves has the key, or the one that stays gets it.
+pub(crate) fn one_has_it(queue: &Queue, leaves: JoinHandle<Option<u32>>, stays: JoinHandle<Option<u32>>) {
+    match leaves.join().expect("no panic") {
+        // only here: else it would make up for a wake-up that was lost
+        Some(_) => _ = queue.shut_down(),
+        None => assert_eq!(stays.join().expect("no panic"), Some(1)),
+    }
+}
+
+/// A worker that reads `data` in each run until the queue is shut down. Returns what the last run saw.
+pub(crate) fn last_seen(queue: &Queue, data: &Arc<loom::sync::atomic::AtomicUsize>) -> JoinHandle<usize> {
+    let (queue, data) = (queue.clone(), data.clone());
+    thread::spawn(move || {
+        let mut seen = 0;
+        while let Some(item) = queue.get_blocking() {
+            seen = data.load(Ordering::Relaxed);
+            item.done();
+        }
+        seen
+    })
+}
+
 /// Takes the next key and keeps it, so that no `done` makes up for a wake-up that
 /// was not passed on.
 pub(crate) fn hold(queue: &Queue) -> Option<Item<'static, u32>> {

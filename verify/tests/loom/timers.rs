@@ -1,10 +1,11 @@
 //! Leader and followers: one caller sleeps until the soonest timer, whatever callers come or go, or set a
 //! sooner one.
 
-use crate::support::{block_on, bounded, every, hold, nanos, now, poll, queue, take, taker};
+use crate::support::{
+    block_on, bounded, every, hold, nanos, now, one_has_it, poll, polled_once, queue, take, taker, task,
+};
 use loom::thread;
 use requeue::Parker;
-use std::task::Poll;
 
 #[test]
 fn loom_d4_a_timer_set_while_a_thread_waits_wakes_it_in_time() {
@@ -82,24 +83,9 @@ fn loom_d4_a_follower_takes_over_from_a_leader_that_is_cancelled() {
         let (q, clock) = queue();
         q.add_after(1, nanos(5)).expect("open");
         let stays = taker(&q);
-        let leaves = {
-            let q = q.clone();
-            thread::spawn(move || {
-                let parker = Parker::current();
-                let mut get = q.get();
-                match poll(&mut get, &parker) {
-                    Poll::Ready(item) => item.map(|item| *item.key()),
-                    Poll::Pending => None,
-                }
-            })
-        };
+        let leaves = polled_once(&q);
         clock.advance(nanos(5));
-        match leaves.join().expect("no panic") {
-            Some(_) => {
-                q.shut_down();
-            }
-            None => assert_eq!(stays.join().expect("no panic"), Some(1)),
-        }
+        one_has_it(&q, leaves, stays);
     });
 }
 
@@ -173,10 +159,7 @@ fn loom_d4_a_task_that_gives_up_leaves_another_its_alarm() {
     bounded(|| {
         let (q, clock) = queue();
         q.add_after(1, nanos(5)).expect("open");
-        let stays = {
-            let q = q.clone();
-            thread::spawn(move || block_on(q.get()).map(|item| *item.key()))
-        };
+        let stays = task(&q);
         let parker = Parker::current();
         let mut get = q.get();
         assert!(poll(&mut get, &parker).is_pending());
