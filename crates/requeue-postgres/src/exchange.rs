@@ -580,7 +580,7 @@ fn claimed(row: &Row) -> Claimed {
     }
 }
 
-/// Ends in the server's form.
+/// Ends of runs as arguments of `requeue.next`: an array each.
 #[derive(Default)]
 struct Rows<'a> {
     how: Vec<i16>,

@@ -100,17 +100,17 @@ pub struct FileStats {
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions<'a> {
-    /// The keys run so much later.
+    /// The keys run after this delay.
     pub delay: Option<Duration>,
     /// Whether the queue has priorities is not known here: where it has none the keys run without.
     pub priority: i16,
-    /// They come again so long after each run, as [`Queue::add_every`](crate::Queue::add_every) says, until they are
-    /// [cancelled](Client::cancel). This replaces an earlier `every` or `schedule` of a key, and the timer that is set for
+    /// Period: the keys run again this long after the end of each run, as with
+    /// [`Queue::add_every`](crate::Queue::add_every), until they are [cancelled](Client::cancel). This replaces an earlier `every` or `schedule` of a key, and the timer that is set for
     /// its next run, unless that is a retry's.
     pub every: Option<Duration>,
-    /// They come at these times, the first of them the next one, until they are [cancelled](Client::cancel), and whatever
-    /// their runs take. This replaces what `every` replaces. Times that come during a run, or while nobody works on the queue, are one run. `delay` and `every`
-    /// say nothing then.
+    /// The keys run at these times, from the next one on, until they are [cancelled](Client::cancel). This replaces what
+    /// `every` replaces. Times that come during a run, or while nobody works on the queue, are one run. `delay` and
+    /// `every` are ignored then.
     pub schedule: Option<&'a Schedule>,
     /// A value for each key, as JSON, in their order. Values of a key merge, the older first, in the process that works on
     /// the queue: they wait in the file until there is one.

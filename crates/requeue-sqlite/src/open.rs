@@ -44,7 +44,7 @@ impl OpenQueues {
 pub(crate) struct IsOpen {
     pub(crate) file: Arc<OpenFile>,
     pub(crate) name: String,
-    /// Once this process works on it.
+    /// The queue's number, once this process works on it.
     pub(crate) number: Option<i64>,
 }
 

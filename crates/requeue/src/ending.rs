@@ -1,4 +1,14 @@
 //! The end of a run: the guard's part, and the work after the lock hold.
+//!
+//! ```text
+//!   done, drop, succeed    finish   the hold; Core::finish, if nothing else is known of the key
+//!                             └─► slow_finish ─► end_in_hold ─► Core::end
+//!   retry                  Ending::retry   reads the clock, asks a limiter that counts for itself
+//!   again, give_up         Ending::again, Ending::give_up
+//!                             └─► Ending::end   the hold; Core::end
+//!   next                   end_in_hold, in the hold of the next get (`get.rs`, `get_many.rs`)
+//!   after each             after_end   tells the metrics, drops key and value
+//! ```
 
 use crate::failure::Failure;
 use crate::hold::{Hold, Later, Shared};

@@ -111,7 +111,7 @@ pub(crate) struct Left<K, V> {
 }
 
 impl<K, V> Left<K, V> {
-    /// Ends a run, if there is one, if nothing is known of its key but this run; `false`: it has not ended.
+    /// Ends the run, if there is one and nothing else is known of its key. `false`: the run has not ended.
     #[inline(always)]
     fn finish(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
         // only in the hold: what runs before may panic, and the run must still be there

@@ -26,7 +26,7 @@ impl Turn<'_> {
         ticket.map_or(0, |ticket| hold.adders.ahead(*ticket, hold.core.room().unwrap_or(0)))
     }
 
-    /// Updates its place in the hold in which it was tried: it waits, or no longer.
+    /// In the hold of a try: enters the trigger among those that wait for room if the queue is `full`, else takes it out.
     fn tried<K, V>(&mut self, hold: &mut Hold<'_, K, V>, hash: u32, full: bool) {
         let Some(ticket) = self.ticket.as_deref_mut() else { return };
         match (self.waker.filter(|_| full), self.clone.take()) {

@@ -1,4 +1,12 @@
 //! A caller that waits for keys: one implementation for threads and tasks, for one key and for several.
+//!
+//! ```text
+//!   wait, poll, block      a thread, a task, a thread with a deadline
+//!      └─► look            opens the hold: due timers fire
+//!             └─► take     Poller::take ─► Core::get    one key (`get.rs`), several (`get_many.rs`)
+//!             │      └─► Poller::hand_out   closes the hold, makes the guard
+//!             └─► stay     nothing is ready: the end, or `register` among the waiters (`wait.rs`)
+//! ```
 
 use crate::blocking::{ThisThread, block_on};
 use crate::clock::{Clock, TaskAlarm};

@@ -11,13 +11,13 @@ use crate::input::keys::LONGEST;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "Kept")]
 pub(crate) enum Payload {
-    /// The latest.
+    /// The latest value.
     Last(Vec<u8>),
-    /// All of them in their order.
+    /// All values in their order.
     Concat {
-        /// Each with its length in front, because a value may contain any byte.
+        /// Each value behind its length, because a value may contain any byte.
         values: Vec<u8>,
-        /// The length from which nothing is kept: no system passes that many bytes to a program.
+        /// Maximum length: no system passes more bytes to a program.
         longest: usize,
     },
     /// Number of triggers.

@@ -202,8 +202,8 @@ impl App {
         self.run_stats.let_go(job.key(), beside(job));
     }
 
-    /// The outcome for a key that the queue drops, after its messages. A file keeps it as it was before its
-    /// run, like a refused retry: nothing is left before the queue is shut down.
+    /// The outcome for a key that is left undone. In memory it is given up. A file keeps the key as it was before its run,
+    /// because the retry comes after the shutdown and is refused.
     fn left(&self) -> Outcome {
         if self.state.is_none() {
             return Outcome::GiveUp("left".into());

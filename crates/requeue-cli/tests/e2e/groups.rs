@@ -7,7 +7,7 @@ use crate::harness::{Gate, dir, read, requeue, run, script, start, until};
 const BLOCKS_AT_GATE: &str =
     "case $REQUEUE_KEY in gate|gate:1) cat $D/gate;; esac; echo $REQUEUE_KEY >> $D/ran";
 
-/// The order in which these keys run, one after the other, that all wait while another one runs.
+/// The order in which these keys run, one at a time, after all of them have waited for another key's run.
 fn order(args: &[&str], keys: &[u8]) -> String {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");

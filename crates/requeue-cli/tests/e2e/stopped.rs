@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Job, alive, dir, ignores, read, run, script, start, until};
 
-/// A program that stops itself by this signal; it has been told of.
+/// Starts a program that stops itself by this signal, and waits for the message about it.
 fn stopped(args: &[&str], signal: &str, dir: &std::path::Path) -> (Job, String) {
     let text = "echo $$ > $D/pid; kill -$S $$; echo went on";
     let mut command = script(args, dir, text);

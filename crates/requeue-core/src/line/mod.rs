@@ -205,7 +205,7 @@ impl<K> Line<K> {
         max_wait.map(|max_wait| max_wait.set(after)).is_some()
     }
 
-    /// When the rate lets the next key go, where one could go but for it.
+    /// Instant of the rate's next token, if keys are in line and there is none now.
     #[inline]
     pub(crate) fn next_token(&self, now: Instant) -> Option<Instant> {
         let next = self.rate()?.next(now)?;
@@ -459,8 +459,8 @@ impl<K> Line<K> {
         self.ring.push_unplaced(arena, slot)
     }
 
-    /// Lets a key in that has just become known, into any line but a user's order: of this group, with this priority, ready
-    /// now.
+    /// Enters a key that has just become known and is ready now, in this group and with this priority. Not for a user's
+    /// order.
     #[inline(always)] // as `Core::trigger`
     pub(crate) fn insert_in_turn(
         &mut self,
@@ -619,8 +619,8 @@ impl<K> Line<K> {
         stood
     }
 
-    /// The key that has stood in line longest, of a line that is [aged](Self::new), or has neither priorities
-    /// nor groups. In a user's order nobody knows.
+    /// The key that has stood in line longest; `None` in a user's order. A line with priorities or groups must be
+    /// [aged](Self::new).
     pub(crate) fn oldest(&self) -> Option<u32> {
         match self.scheduler.as_deref() {
             Some(Scheduler { discipline: Discipline::Levels(_) | Discipline::Fair(_), known, .. }) => {

@@ -301,8 +301,7 @@ pub struct KeyState {
     pub if_it_fails: InBackoff,
     /// The pause that keeps it from being handed out, should it be ready: of several, the narrowest.
     pub paused: Option<Paused>,
-    /// Its group, or a group that contains it, has as many keys held as its cap allows: a ready key of it
-    /// waits for one of these runs to end.
+    /// Its group has as many keys held as its cap allows: a ready key of it waits for one of these runs to end.
     pub group_is_full: bool,
     /// When the rate of its group has the next token, if the group has none now.
     pub group_token: Option<Instant>,
@@ -347,9 +346,9 @@ pub struct Counts {
 pub enum Paused {
     /// The whole queue is paused.
     Queue,
-    /// A group of the key is.
+    /// The key's group is paused.
     Group,
-    /// The key is.
+    /// The key itself is paused.
     Key,
 }
 

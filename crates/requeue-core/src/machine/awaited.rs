@@ -42,7 +42,7 @@ impl<K, V> Core<K, V> {
         self.pending_work |= pending_work::ANSWERS;
     }
 
-    /// A run of the key begins: it answers those whose trigger is due. Without a timer no later run would.
+    /// Begins a run of the key. It answers those whose trigger is due, or all of them if no timer brings a later run.
     #[inline]
     pub(super) fn awaited_run_begins(&mut self, slot: u32) {
         if !self.awaited.is_empty() {

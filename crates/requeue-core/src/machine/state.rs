@@ -80,8 +80,8 @@ impl<K, V> BoundState<K, V> {
     }
 }
 
-/// Maximum size of a chunk of slots and its side data that an empty queue keeps for the next keys; it keeps
-/// two.
+/// An empty queue keeps two chunks of slots, with their side data, for the next keys, if they have at most this many
+/// bytes each.
 const KEPT: usize = 32 * 1024;
 
 /// Record of a key that failed.

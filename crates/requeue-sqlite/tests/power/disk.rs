@@ -313,7 +313,7 @@ impl Disk {
         lock(&self.state).cut.is_some()
     }
 
-    /// Runs `does` unless the power is cut, and before it is.
+    /// Runs `does` if the power is on. It is not cut meanwhile.
     pub(crate) fn unless_cut(&self, does: impl FnOnce()) {
         let state = lock(&self.state);
         if state.cut.is_none() {

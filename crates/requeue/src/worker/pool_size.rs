@@ -4,8 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
 
-/// The most workers that there can be. Each task costs memory before it has a key, so
-/// that a number like `usize::MAX` must not be taken at its word.
+/// Maximum number of workers. More are refused, because each task takes memory before it has a key.
 pub(super) const MOST_WORKERS: usize = 1 << 20;
 
 /// How many workers there are to be: a number, or a range in which their number follows the

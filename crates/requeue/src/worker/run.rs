@@ -215,9 +215,8 @@ impl<K, V> Run<K, V> {
         self.cell.attempt
     }
 
-    /// The number of the worker that has the key, from 1 on: each thread or task of a
-    /// [`Worker`](crate::Worker) has one while it is there. It is the one that
-    /// [`explain`](crate::WorkQueue::explain) tells.
+    /// The number of the thread or task that has the key, from 1 on. [`explain`](crate::WorkQueue::explain)
+    /// tells the same number.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};

@@ -39,9 +39,9 @@ pub(super) struct WorkerSlot {
 /// Numbers of a worker's runs.
 #[derive(Default)]
 pub(super) struct RunCounts {
-    /// Ended without being told to.
+    /// Runs that ended by themselves.
     pub(super) done: u64,
-    /// Told to end, whether they have or not.
+    /// Runs that were told to end, whether they have ended or not.
     pub(super) cancelled: u64,
     pub(super) running: u64,
 }
