@@ -53,9 +53,9 @@ impl Args {
     /// If there is no workload, a parameter is not `name=value`, or a name appears twice.
     pub fn parse(args: impl IntoIterator<Item = String>) -> Result<Self, Usage> {
         let mut args = args.into_iter();
-        let workload = args
-            .next()
-            .ok_or_else(|| Usage::Wrong("which workload? For example: cycle key=u64 shape=cycle".to_string()))?;
+        let workload = args.next().ok_or_else(|| {
+            Usage::Wrong("which workload? For example: cycle key=u64 shape=cycle".to_string())
+        })?;
         let mut given: Vec<(String, String)> = Vec::new();
         for arg in args {
             let Some((name, value)) = arg.split_once('=') else {

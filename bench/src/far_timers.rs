@@ -1,8 +1,8 @@
 //! The cycle on a queue that has timers set, none of which is due.
 
+use crate::cycle::one_thread;
 use crate::keys::keys;
 use crate::queues::Delaying;
-use crate::cycle::one_thread;
 use crate::{Args, Line, Usage};
 use std::time::Duration;
 

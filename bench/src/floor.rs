@@ -7,9 +7,9 @@
 //! another design may take less.
 
 use crate::crew::on_threads;
+use crate::cycle::PENDING;
 use crate::keys::keys;
 use crate::measure::{Percentiles, Spent, Stopwatch};
-use crate::cycle::PENDING;
 use crate::timers::delays_of;
 use crate::{Args, Key, Line, Usage};
 use foldhash::fast::RandomState;

@@ -10,30 +10,30 @@
 //! [`ours::dispatch`] is.
 
 pub mod args;
+pub mod backoff;
+pub mod contended;
+pub mod control;
 pub mod crew;
+pub mod cycle;
 pub mod fair;
+pub mod far_timers;
 pub mod floor;
+pub mod idle;
 pub mod keys;
 pub mod line;
 pub mod measure;
-pub mod ours;
-pub mod queues;
-pub mod sink;
-pub mod stress;
-pub mod cycle;
-pub mod stops;
-pub mod far_timers;
-pub mod control;
-pub mod turns;
-pub mod workers;
-pub mod contended;
-pub mod redundant;
-pub mod timers;
-pub mod backoff;
-pub mod wakeups;
 pub mod memory;
 pub mod metrics;
-pub mod idle;
+pub mod ours;
+pub mod queues;
+pub mod redundant;
+pub mod sink;
+pub mod stops;
+pub mod stress;
+pub mod timers;
+pub mod turns;
+pub mod wakeups;
+pub mod workers;
 
 pub use args::{Args, Usage};
 pub use keys::Key;

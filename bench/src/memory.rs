@@ -1,8 +1,8 @@
 //! Bytes per ready key.
 
+use crate::cycle::ready;
 use crate::keys::keys;
 use crate::measure::{allocations, rss_bytes};
-use crate::cycle::ready;
 use crate::{Args, Fifo, Key, Line, Usage};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The cycle, with counters and histograms.
 
-use crate::queues::Metered;
 use crate::cycle::one_thread;
+use crate::queues::Metered;
 use crate::{Args, Line, Usage};
 
 /// Reads the parameters and measures. An operation is a key's add, get and done.

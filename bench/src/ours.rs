@@ -3,7 +3,8 @@
 use crate::fair::{self, Virtual};
 use crate::queues::{AsyncFifo, Bucket, Delaying, Exponential, Fifo, Limiter, Metered, RateLimited};
 use crate::{
-    Args, Key, Line, Usage, floor, stress, cycle, contended, redundant, timers, backoff, wakeups, memory, metrics, idle, stops, far_timers, control, turns, workers,
+    Args, Key, Line, Usage, backoff, contended, control, cycle, far_timers, floor, idle, memory, metrics,
+    redundant, stops, stress, timers, turns, wakeups, workers,
 };
 use parking_lot::Mutex;
 use requeue::limiter::{self, TokenBucket};

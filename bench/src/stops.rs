@@ -4,10 +4,10 @@
 //! the smallest worst of several.
 
 use crate::crew::{Form, Tally, consume_in_threads};
+use crate::cycle::ready;
 use crate::keys::{keys, unscramble};
 use crate::measure::Percentiles;
 use crate::queues::{Delaying, Fifo};
-use crate::cycle::ready;
 use crate::timers::{CONSUMERS, delays_of};
 use crate::{Args, Key, Line, Usage};
 use std::sync::Arc;

@@ -136,7 +136,8 @@ fn serve<Q: Delaying<Key = u64> + AsyncFifo>(params: String, mode: &str, delays:
     let spent = watch.stop();
     q.shut_down(CONSUMERS);
     let late = consumers.join().into_iter().flat_map(|consumer| consumer.late).collect();
-    let mut line = Line::spent(Q::NAME, "timers", params, n as u64, spent).percentiles(&Percentiles::of(late));
+    let mut line =
+        Line::spent(Q::NAME, "timers", params, n as u64, spent).percentiles(&Percentiles::of(late));
     line.ns_per_op = spent.cpu.as_secs_f64() * 1e9 / n as f64;
     line.extra.insert("insert_seconds", inserted.as_secs_f64());
     line

@@ -180,8 +180,7 @@ fn steps(ends: bool) -> BoxedStrategy<Steps> {
 fn grouping() -> BoxedStrategy<Grouping> {
     let caps = prop_oneof![1 => Just(usize::MAX), 1 => 1..3_usize];
     // fractions that an f64 of keys a second tells exactly
-    let rate =
-        (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| Rate { keys: 1, nanos: 1 << nanos, burst });
+    let rate = (0..3_u32, 1..3_u32).prop_map(|(nanos, burst)| Rate { keys: 1, nanos: 1 << nanos, burst });
     let rate = prop_oneof![2 => Just(None), 1 => rate.prop_map(Some)];
     (1..5_u64, proptest::array::uniform4(1..4_u32), proptest::array::uniform4(caps), rate)
         .prop_map(|(divisor, weights, caps, rate)| Grouping { divisor, weights, caps, rate })

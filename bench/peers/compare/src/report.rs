@@ -316,8 +316,14 @@ mod tests {
                         redundant,\"u64, 1 thread\",client-go,ns_per_op,20,20,20,\n";
         assert_eq!(rows, expected);
         let targets = targets(&plan, &samples);
-        assert!(targets.contains("redundant,\"u64, 1 thread\",requeue: 2.4x client-go,4x,met\n"), "{targets}");
-        assert!(targets.contains("redundant,\"u64, 2 threads\",requeue: 5.5x client-go,,not measured\n"), "{targets}");
+        assert!(
+            targets.contains("redundant,\"u64, 1 thread\",requeue: 2.4x client-go,4x,met\n"),
+            "{targets}"
+        );
+        assert!(
+            targets.contains("redundant,\"u64, 2 threads\",requeue: 5.5x client-go,,not measured\n"),
+            "{targets}"
+        );
         let page = page(&plan, &samples, &Machine::default());
         assert!(page.contains("1 met,\n0 missed, 5 not measured"), "{page}");
     }
@@ -353,7 +359,10 @@ mod tests {
         let machine = Machine { commit: "0a1b2c".to_string(), ..Machine::default() };
         let page = page(&plan, &samples, &machine);
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
-        assert!(at("| less is better") < at("commit 0a1b2c") && at("commit 0a1b2c") < at("results.csv"), "{page}");
+        assert!(
+            at("| less is better") < at("commit 0a1b2c") && at("commit 0a1b2c") < at("results.csv"),
+            "{page}"
+        );
         assert!(at("results.csv") < at("| kernel |"), "{page}");
     }
 }

@@ -15,7 +15,10 @@ mod plain;
 
 use plain::Plain;
 use requeue_bench::measure::Counting;
-use requeue_bench::{Args, Line, Usage, main_with, ours, stress, cycle, contended, redundant, wakeups, memory, metrics, idle, stops, far_timers};
+use requeue_bench::{
+    Args, Line, Usage, contended, cycle, far_timers, idle, main_with, memory, metrics, ours, redundant,
+    stops, stress, wakeups,
+};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -41,7 +44,10 @@ fn dispatch(args: &mut Args) -> Result<Line, Usage> {
             "wakeups" => tasks_only(args, wakeups::run::<bare::Notified>),
             #[cfg(feature = "others")]
             "contended" | "idle" => others::notify(args),
-            _ => Err(cannot(args, "notify is a way for tasks to wait: wakeups, and with the other peers contended and idle")),
+            _ => Err(cannot(
+                args,
+                "notify is a way for tasks to wait: wakeups, and with the other peers contended and idle",
+            )),
         },
         #[cfg(feature = "others")]
         other if others::NAMES.contains(&other) => others::dispatch(other, args),

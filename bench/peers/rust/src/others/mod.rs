@@ -10,7 +10,10 @@ mod notify;
 use crate::{cannot, tasks_only, threads_only};
 use channels::{AsyncChannel, Crossbeam, Flume, Kanal};
 use client_go::{ExponentialMap, MutexBucket, Port};
-use requeue_bench::{Args, Line, Usage, fair, stress, cycle, contended, redundant, timers, backoff, wakeups, memory, metrics, idle, stops, far_timers};
+use requeue_bench::{
+    Args, Line, Usage, backoff, contended, cycle, fair, far_timers, idle, memory, metrics, redundant, stops,
+    stress, timers, wakeups,
+};
 
 /// Names of the peers.
 pub const NAMES: [&str; 7] =
@@ -44,7 +47,8 @@ pub fn notify(args: &mut Args) -> Result<Line, Usage> {
     }
 }
 
-const NOT_A_CHANNEL: &str = "a channel knows no keys, timers or limits: cycle, contended, wakeups, memory, idle";
+const NOT_A_CHANNEL: &str =
+    "a channel knows no keys, timers or limits: cycle, contended, wakeups, memory, idle";
 
 /// Implements the workloads for a channel of threads and tasks.
 macro_rules! channel {
@@ -67,7 +71,10 @@ fn kube(args: &mut Args) -> Result<Line, Usage> {
         "timers" => threads_only(args, timers::run::<kube::Scheduled<u64>>),
         "sooner" => threads_only(args, timers::sooner::<kube::Scheduled<u64>>),
         "fair" => kube::fair(args),
-        _ => Err(cannot(args, "kube-runtime's scheduler is one stream for one task: cycle, timers, sooner, fair")),
+        _ => Err(cannot(
+            args,
+            "kube-runtime's scheduler is one stream for one task: cycle, timers, sooner, fair",
+        )),
     }
 }
 
