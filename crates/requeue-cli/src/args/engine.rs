@@ -22,10 +22,10 @@ pub(super) enum Command {
         long_about = "Add keys to a durable queue. The status is 0 only when they are on the disk. A key that is too long for a \
                       server, of more than 2600 bytes, is named, and the others are added; the status is 1 then.\n\n\
                       Lines of standard input are added as they come: in transactions of up to 1000, and whenever no further line \
-                      is there yet. If that fails it is said how many keys were added, which lines may have been added, and \
-                      from which line on nothing was; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
-                      ends the command at once and says nothing: what was added by then is in the queue, and the up to 1000 \
-                      lines behind it are there all or none. To add a key twice is no harm.",
+                      is there yet. If that fails, the message says how many keys were added, which lines may have been added, and \
+                      from which line on none was; with --json in \"added\", \"in_doubt\" (the first and the last) and \"not_added_from\". A signal \
+                      ends the command at once, without a message: the keys added by then are in the queue, and the up to 1000 \
+                      lines behind them are there all or none. Adding a key twice does no harm.",
         after_help = ENGINES
     )]
     Add(Box<Add>),
@@ -34,34 +34,34 @@ pub(super) enum Command {
     Ls(Ls),
 
     #[command(
-        about = "Tell what is known of a key of a durable queue",
-        long_about = "Tell what is known of a key of a durable queue. The status is 1 if nothing is.",
+        about = "Show the state of a key of a durable queue",
+        long_about = "Show the state of a key of a durable queue. The status is 1 if the key is not known.",
         after_help = ENGINES
     )]
     State(OneKey),
 
     #[command(
-        about = "Take away what asks for a run of a key, or of many; a run that is on goes on",
-        long_about = "Take away what asks for a run of a key; a run that is on goes on. The status is 1 if there was nothing.\n\n\
-                      With --prefix or --all that is done for many keys: those that are ready, wait for a time or a retry, come again by \
-                      themselves, or run and are to run once more. First they are counted. On a terminal it is asked whether they are to be \
-                      cancelled; elsewhere nothing is cancelled without --yes or --expect N, and the status is 1. Keys that gave up are removed \
-                      by `requeue purge`.",
+        about = "Cancel the runs that keys wait for; a current run goes on",
+        long_about = "Cancel the runs that a key waits for; a current run goes on. The status is 1 if there was nothing to cancel.\n\n\
+                      With --prefix or --all this is done for many keys: those that are ready, wait for a time or a retry, come again by \
+                      themselves, or run and are to run once more. They are counted first. On a terminal you are asked before they are \
+                      cancelled; elsewhere nothing is cancelled without --yes or --expect N, and the status is 1. `requeue purge` removes \
+                      keys that gave up.",
         after_help = ENGINES
     )]
     Cancel(Cancel),
 
     #[command(
-        about = "Let a key run now that waits, or whose last run gave up",
-        long_about = "Let a key run now that waits, or whose last run gave up. The status is 1 if nothing is known of it.",
+        about = "Run a key now that waits or gave up",
+        long_about = "Run a key now that waits or gave up. The status is 1 if the key is not known.",
         after_help = ENGINES
     )]
     Retry(OneKey),
 
     #[command(
-        about = "Hand out no key of a durable queue, until it is resumed",
-        long_about = "Hand out no key of a durable queue, until it is resumed. On a server, keys that a process has claimed by then are \
-                      still run. The status is 1 if there is no such queue.",
+        about = "Pause a durable queue: none of its keys runs until it is resumed",
+        long_about = "Pause a durable queue: none of its keys runs until it is resumed. On a server, keys that a process has claimed \
+                      before still run. The status is 1 if there is no such queue.",
         after_help = ENGINES
     )]
     Pause(Paused),
@@ -73,24 +73,24 @@ pub(super) enum Command {
     )]
     Resume(Paused),
 
-    #[command(about = "Remove the keys of a durable queue whose last run gave up; tell how many", after_help = ENGINES)]
+    #[command(about = "Remove the keys of a durable queue that gave up, and print their number", after_help = ENGINES)]
     Purge(Queue),
 
     #[command(
         about = "Count the keys of a durable queue",
-        long_about = "Count the keys of a durable queue. On a server, groups are counted that are paused or have rules of their own; \
-                      `requeue ls --groups` names them, and what transactions have added counts as ready, once for each time, \
-                      until a process that works has taken it in. A server counts to 100000, a file to 1000000: `100000+` is that many or more, and \
-                      with --json the member \"at_least\" lists the counts that stopped there. The cap is that of groups that have none of \
-                      their own. The back-off and the rate are those that the server keeps for all processes.\n\n\
+        long_about = "Count the keys of a durable queue. A server counts to 100000, a file to 1000000: `100000+` is that many or more, and \
+                      with --json the member \"at_least\" lists the counts that stopped there.\n\n\
+                      On a server, groups are counted that are paused or have rules of their own; `requeue ls --groups` names them. A key that a \
+                      transaction has added counts as ready, once for each time, until a process that works has taken it in. The cap is that of \
+                      groups that have none of their own. The back-off and the rate are those that the server keeps for all processes.\n\n\
                       The status is 1 if there is no such queue.",
         after_help = ENGINES
     )]
     Stats(Queue),
 
     #[command(
-        about = "Show the durable queues of an engine, again and again",
-        long_about = "Show the durable queues of an engine, again and again: a line each, on a terminal always in the same place. \
+        about = "Show the durable queues of an engine, refreshed until an interrupt",
+        long_about = "Show the durable queues of an engine: a line each, on a terminal always in the same place. \
                       It ends with an interrupt (ctrl-C), or after --times. A server counts to 100000, as for `requeue stats`. \
                       A server that does not answer at the start ends it with status 1; if it goes away later the line says why, \
                       with --json in \"error\".",
@@ -109,8 +109,7 @@ pub(super) enum Command {
 
     #[command(
         about = "Check the file of a durable queue",
-        long_about = "Check the file of a durable queue, all of it. The status is 1 if something is wrong with it; each \
-                      fault is a line.",
+        long_about = "Check the whole file of a durable queue. The status is 1 if it has a fault; each fault is a line.",
         after_help = ENGINES
     )]
     Check(Queue),

@@ -45,8 +45,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", allow_hyphen_values = true, requires = "max_wait", value_parser = clap::value_parser!(u32).range(2..), help_heading = "Running")]
     pub(super) overdue_every: Option<u32>,
 
-    /// Let a run also stand for the delayed runs (retries too) that its key had before it began. Without this
-    /// each runs when it is due
+    /// Let a run replace the delayed runs (retries too) that its key had when it began. Without this each of them
+    /// runs when it is due
     #[arg(long, help_heading = "Running")]
     pub(super) absorb: bool,
 
@@ -61,7 +61,7 @@ pub(super) struct RunArgs {
     pub(super) group_cap: Option<NonZeroUsize>,
 
     /// With --group-by, start at most R runs of each group per second, or per minute or hour with R/m and
-    /// R/h, retries included. Other groups go ahead of one that waits for this
+    /// R/h, retries included. While a group waits for this, others run
     #[arg(long, value_name = "R", allow_hyphen_values = true, value_parser = starts, requires = "group_by", help_heading = "Running")]
     pub(super) group_rate: Option<f64>,
 
@@ -465,7 +465,7 @@ impl RunArgs {
                 "--debounce ({quiet}) is longer than --debounce-max ({max}): give a longer --debounce-max, or a shorter --debounce"
             ),
             (None, None) => format!(
-                "--debounce {quiet} is longer than {max}, which is the most unless you say another: --debounce {quiet}:MAX"
+                "--debounce {quiet} is longer than its maximum, {max} by default: give --debounce {quiet}:MAX"
             ),
         })
     }

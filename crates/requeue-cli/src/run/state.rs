@@ -284,11 +284,11 @@ impl State {
         match all.saturating_sub(told) {
             0 => None,
             1 => Some(
-                "1 run ended after its lease was lost: the server has refused what it ended with, and its key runs again"
+                "1 run ended after its lease was lost: the server has refused its end, and its key runs again"
                     .to_owned(),
             ),
             n => Some(format!(
-                "{n} runs ended after their lease was lost: the server has refused what they ended with, and their keys run again"
+                "{n} runs ended after their lease was lost: the server has refused their ends, and their keys run again"
             )),
         }
     }

@@ -59,10 +59,7 @@ fn the_maximum_of_a_debounce_may_stand_behind_it() {
     assert_eq!((done.status, done.text()), (0, "a\n"));
     for (args, why) in [
         (&["--debounce", "2s:1s", "echo"][..], "--debounce 2s:1s waits for longer than its maximum"),
-        (
-            &["--debounce", "2s", "echo"],
-            "--debounce 2s is longer than 1s, which is the most unless you say another",
-        ),
+        (&["--debounce", "2s", "echo"], "--debounce 2s is longer than its maximum, 1s by default"),
         (&["--debounce", "3s", "--debounce-max", "2s", "echo"], "(3s) is longer than --debounce-max (2s)"),
         (&["--debounce", "1s:2s", "--debounce-max", "2s", "echo"], "say the same: leave one out"),
         (&["--debounce", "1s:", "echo"], "--debounce"),

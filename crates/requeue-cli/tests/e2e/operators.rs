@@ -282,7 +282,8 @@ fn loses_its_lease(db: &Database, away: &Running) {
 }
 
 /// The message for an end that the server refused.
-const REFUSED: &str = "requeue: 1 run ended after its lease was lost: the server has refused what it ended with, and its key runs again\n";
+const REFUSED: &str =
+    "requeue: 1 run ended after its lease was lost: the server has refused its end, and its key runs again\n";
 
 #[test]
 fn an_end_that_the_server_refuses_is_told_once() {

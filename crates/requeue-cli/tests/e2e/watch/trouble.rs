@@ -33,7 +33,7 @@ fn a_debounce_that_is_longer_than_its_maximum_is_refused() {
     let dir = tree(&[]);
     let done = run(command(&["--watch", ".", "--debounce", "2s"], dir.path(), LOOK), b"");
     assert_eq!(done.status, 2);
-    let why = "--debounce 2s is longer than 1s, which is the most unless you say another: --debounce 2s:MAX";
+    let why = "--debounce 2s is longer than its maximum, 1s by default: give --debounce 2s:MAX";
     assert!(done.err.contains(why), "{}", done.err);
 }
 
