@@ -102,7 +102,7 @@ fn reopen(path: &Path) -> Res {
     println!(
         "{{\"open_s\":{:.3},\"ready\":{},\"memory_mb\":{:.0}}}",
         took.as_secs_f64(),
-        q.len(),
+        q.in_memory().len(),
         bytes as f64 / 1e6
     );
     Ok(())

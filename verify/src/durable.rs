@@ -11,7 +11,7 @@ use crate::fronts::{
     guards, hands_out_and_looks, how, no_key, options, seen, unfinished,
 };
 use crate::probe::{Key, Value};
-use requeue::{Added, Cursor, Only, Phase, Refused, TryGetError, Unfinished};
+use requeue::{Added, Cursor, Only, Phase, Refused, Scope, TryGetError, Unfinished, WorkQueue};
 use requeue_engine::{AddFailed, EngineError, Op};
 use requeue_sqlite::{Client, Queue, Sqlite, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -102,9 +102,9 @@ impl Drop for InFile {
             (id.expect("a number"), (it.status != Status::Idle, it.failures))
         });
         // a shutdown drops from memory what the next process is to run
-        let over = matches!(self.queue.phase(), Phase::ShutDown | Phase::Over);
+        let over = matches!(self.queue.in_memory().phase(), Phase::ShutDown | Phase::Over);
         let mut in_file: BTreeMap<_, _> = listed.collect();
-        for (key, state) in self.queue.snapshot().flat_map(|page| page.keys) {
+        for (key, state) in self.queue.in_memory().snapshot().flat_map(|page| page.keys) {
             let asked = state.ready || state.held || state.waiting_until.is_some();
             if !asked && (over || state.failures == 0) {
                 continue;
@@ -158,6 +158,10 @@ fn failed(error: &impl fmt::Display) -> Failed {
 }
 
 impl<M> Durable<M> {
+    fn in_memory(&self) -> &WorkQueue<Key, Value> {
+        self.0.in_memory()
+    }
+
     fn begin(&self, said: Said) -> Op<Added, AddFailed<Key, Value>> {
         match said {
             Said { key, when: When::Now, value: None, priority: 0, debounce: None } => self.0.add(key),
@@ -249,7 +253,7 @@ impl<M: Manner> Adapter for Durable<M> {
     }
 
     fn is_paused(&self) -> Fallible<bool> {
-        Ok(self.0.is_paused())
+        Ok(self.in_memory().paused(Scope::Queue))
     }
 
     fn is_group_paused(&self, _: &Key) -> Fallible<bool> {
@@ -257,8 +261,10 @@ impl<M: Manner> Adapter for Durable<M> {
     }
 
     fn cancel(&self, key: &Key, forget: bool) -> Fallible<Option<Cancelled>> {
-        let took = M::op(if forget { self.0.cancel_and_forget(key) } else { self.0.cancel(key) });
-        Ok(took.map_err(|error| failed(&error))?.map(cancelled))
+        if forget {
+            self.forget(key)?;
+        }
+        Ok(M::op(self.0.cancel(key)).map_err(|error| failed(&error))?.map(cancelled))
     }
 
     fn take_unfinished(&self) -> Fallible<Vec<UnfinishedKey>> {

@@ -166,7 +166,7 @@ pub type SmolAsync = Front<Smol>;
 
 impl<M> Front<M> {
     /// The queue itself.
-    pub fn queue(&self) -> &WorkQueue<Key, Value> {
+    pub fn in_memory(&self) -> &WorkQueue<Key, Value> {
         &self.0
     }
 }
@@ -457,7 +457,7 @@ pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fal
 macro_rules! hands_out_and_looks {
     () => {
         fn num_requeues(&self, key: &Key) -> Fallible<u32> {
-            Ok(self.0.num_requeues(key))
+            Ok(self.in_memory().num_requeues(key))
         }
 
         fn get(&self) -> Fallible<Option<Guard<'_, M>>> {
@@ -510,19 +510,19 @@ macro_rules! hands_out_and_looks {
         }
 
         fn len(&self) -> Fallible<usize> {
-            Ok(self.0.len())
+            Ok(self.in_memory().len())
         }
 
         fn is_empty(&self) -> Fallible<bool> {
-            Ok(self.0.is_empty())
+            Ok(self.in_memory().is_empty())
         }
 
         fn counts(&self) -> Fallible<Counts> {
-            Ok(counts(self.0.stats()))
+            Ok(counts(self.in_memory().stats()))
         }
 
         fn state(&self, key: &Key) -> Fallible<Option<Seen>> {
-            let Some(state) = self.0.state(key) else { return Ok(None) };
+            let Some(state) = self.in_memory().state(key) else { return Ok(None) };
             let seen = seen(state);
             // A key of which only failures are left is as good as unknown here.
             Ok(Some(seen).filter(|seen| Seen { group_paused: false, ..*seen } != Seen::default()))
@@ -530,7 +530,7 @@ macro_rules! hands_out_and_looks {
 
         fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
             let cursor = Cursor::from_number(from);
-            let snapshot = self.0.snapshot().page(most).resume(cursor);
+            let snapshot = self.in_memory().snapshot().page(most).resume(cursor);
             let mut snapshot = only.into_iter().fold(snapshot, requeue::Snapshot::only);
             let Some(page) = snapshot.next() else {
                 return Err(Failed("a snapshot without a page".to_owned()));
@@ -544,12 +544,12 @@ macro_rules! hands_out_and_looks {
         }
 
         fn close(&self) -> Fallible<()> {
-            self.0.close();
+            self.in_memory().close();
             Ok(())
         }
 
         fn shutting_down(&self) -> Fallible<bool> {
-            Ok(self.0.shutting_down())
+            Ok(self.in_memory().shutting_down())
         }
 
         fn shut_down(&self) -> Fallible<Down> {

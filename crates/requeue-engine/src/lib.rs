@@ -2,16 +2,16 @@
 //! memory, in a file ([requeue-sqlite](https://docs.rs/requeue-sqlite)) or on a server
 //! ([requeue-postgres](https://docs.rs/requeue-postgres)).
 //!
-//! Users of an engine find here what its calls return: [`Op`], [`EngineError`], [`AddFailed`]. The rest is for
-//! those who write an engine.
+//! Users of an engine find here the handle to its queues, [`DurableQueue`], and what its calls return: [`Op`],
+//! [`EngineError`], [`AddFailed`]. The rest is for those who write an engine.
 //!
 //! # How an engine works
 //!
-//! An engine has a [queue in memory](requeue::WorkQueue) in front of its store. The queue in memory hands the
+//! An engine is a [`Store`] behind a [`DurableQueue`]. It has a [queue in memory](requeue::WorkQueue), which hands the
 //! keys out, runs timers and back-off, and serves the [workers](requeue::Worker). The engine writes down what
 //! that queue knows, so that another process can continue from there:
 //!
-//! - It first writes a trigger, and then gives it to the queue in memory: [`LocalQueue::apply`].
+//! - It first writes a trigger ([`Store::add`]), and then gives it to the queue in memory: [`LocalQueue::apply`].
 //! - It is told the state of a key at each end of a run: [`Journal::changed`]. With the triggers applied by
 //!   then ([`Journal::applied`]) that is complete: a key's stored state is the journal's latest, plus the
 //!   triggers after it.
@@ -22,14 +22,17 @@
 
 mod answer;
 mod async_queue;
+mod durable;
 mod error;
 mod key;
 mod listed;
 mod op;
 mod schedule;
+mod store;
 
 pub use answer::Answer;
 pub use async_queue::AsyncQueue;
+pub use durable::DurableQueue;
 pub use error::{AddFailed, EngineError};
 pub use key::Key;
 pub use listed::{Holder, Listed, Status};
@@ -40,6 +43,7 @@ pub use requeue::engine::{
     with_journal,
 };
 pub use schedule::Schedule;
+pub use store::{Adding, Store, Trigger};
 
 /// The example of the crate's README.
 #[cfg(doctest)]

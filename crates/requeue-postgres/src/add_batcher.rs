@@ -46,7 +46,7 @@ pub(crate) fn fits(key: &[u8], group: Option<&[u8]>) -> Result<(), EngineError> 
 pub(crate) type OnWritten = Box<dyn FnOnce(Result<Added, Failed>) + Send>;
 
 /// A trigger to be written.
-pub(crate) struct Trigger {
+pub(crate) struct TriggerRow {
     pub(crate) queue: i32,
     pub(crate) key: Box<[u8]>,
     pub(crate) delay: Option<Duration>,
@@ -66,7 +66,7 @@ const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct AddBatcher {
     sleepers: Arc<Sleepers>,
-    noted: Mutex<VecDeque<(Trigger, OnWritten)>>,
+    noted: Mutex<VecDeque<(TriggerRow, OnWritten)>>,
     wake: Notify,
 }
 
@@ -101,7 +101,7 @@ impl AddBatcher {
         Self { sleepers, noted: Mutex::default(), wake: Notify::new() }
     }
 
-    pub(crate) fn note(&self, trigger: Trigger, told: OnWritten) {
+    pub(crate) fn note(&self, trigger: TriggerRow, told: OnWritten) {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).push_back((trigger, told));
         self.wake.notify_one();
     }
@@ -111,7 +111,7 @@ impl AddBatcher {
     }
 
     /// The recorded triggers for the next statement; `None` if there are none.
-    fn next(&self) -> Option<(Vec<Trigger>, Vec<OnWritten>)> {
+    fn next(&self) -> Option<(Vec<TriggerRow>, Vec<OnWritten>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         let sizes =
             noted.iter().take(MOST).map(|(it, _)| it.value.as_ref().map_or(0, |value| value.get().len()));
@@ -290,7 +290,7 @@ impl Sent {
     /// Sends the triggers. `who` is the name of this process.
     async fn new(
         link: &mut Link,
-        triggers: Vec<Trigger>,
+        triggers: Vec<TriggerRow>,
         told: Vec<OnWritten>,
         wakes: Wakes,
         who: &str,
@@ -340,7 +340,7 @@ pub(crate) const NOT_WOKEN: (i32, Vec<u8>) = (0, Vec::new());
 /// Adds triggers in one statement. No call wakes others behind it.
 pub(crate) async fn add(
     link: &mut Link,
-    triggers: &[Trigger],
+    triggers: &[TriggerRow],
     wakes: Wakes,
     who: &str,
 ) -> Result<Changed, Failed> {
@@ -350,7 +350,7 @@ pub(crate) async fn add(
 
 async fn write(
     add: &Call,
-    triggers: &[Trigger],
+    triggers: &[TriggerRow],
     wakes: Wakes,
     who: &str,
     wake: Option<(Call, Vec<i32>)>,
@@ -377,7 +377,7 @@ async fn write(
 
 /// A statement's triggers, their callbacks, and the answer.
 struct Written {
-    triggers: Vec<Trigger>,
+    triggers: Vec<TriggerRow>,
     told: Vec<OnWritten>,
     said: Result<Changed, Failed>,
 }
@@ -420,7 +420,7 @@ impl Written {
         let Self { triggers, told, said } = self;
         match said {
             Ok(mut changed) => {
-                for (Trigger { queue, key, delay, .. }, told) in triggers.into_iter().zip(told) {
+                for (TriggerRow { queue, key, delay, .. }, told) in triggers.into_iter().zip(told) {
                     let is_now = delay.is_none_or(|delay| delay.is_zero());
                     let key = (queue, key.into_vec());
                     let added = match (changed.get(&key).copied(), is_now) {

@@ -1,9 +1,9 @@
 //! [`Client`]: a queue's operations for processes that do not work on it.
 
-use crate::add_batcher::{NOT_WOKEN, Trigger, Wakes, add, fits, micros};
+use crate::add_batcher::{NOT_WOKEN, TriggerRow, Wakes, add, fits, micros};
 use crate::calendar::{self, Micros};
-use crate::connect::Hub;
 use crate::groups::GroupRules;
+use crate::hub::Hub;
 use crate::link::{ANSWERS, Failed, Link};
 use crate::list::{PAGE, Reading, age};
 use crate::processes::{Process, processes};
@@ -210,7 +210,7 @@ impl Client {
     /// Puts keys that this client adds into groups, which take turns: `group` returns the group of a key from
     /// the key's [bytes](Key::to_bytes). [`QueueBuilder::group_by`](crate::QueueBuilder::group_by) says what
     /// is promised. A key that the server knows keeps its group. A client from
-    /// [`Queue::client`](crate::Queue::client) uses the groups of its queue.
+    /// [`PostgresStore::client`](crate::PostgresStore::client) uses the groups of its queue.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;
@@ -351,10 +351,10 @@ impl Client {
                 let mut values = values.into_iter().flatten();
                 let mut triggers = keys.into_iter().map(|(key, group)| {
                     let (key, value) = (key.into(), values.next());
-                    Trigger { queue, key, delay, priority, value, every, group }
+                    TriggerRow { queue, key, delay, priority, value, every, group }
                 });
                 loop {
-                    let some: Vec<Trigger> = triggers.by_ref().take(AT_ONCE).collect();
+                    let some: Vec<TriggerRow> = triggers.by_ref().take(AT_ONCE).collect();
                     if some.is_empty() {
                         break;
                     }
@@ -534,7 +534,13 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, key: &impl Key) -> Op<bool> {
-        self.one("select requeue.cancel($1, $2)", Some(key.to_bytes().into()), |row| row.get(0))
+        self.cancels(key, |was_there| was_there)
+    }
+
+    /// Cancels a key: `said` makes the answer of whether there was something.
+    pub(crate) fn cancels<T: Send + 'static>(&self, key: &impl Key, said: fn(bool) -> T) -> Op<T> {
+        let cancel = "select requeue.cancel($1, $2)";
+        self.one(cancel, Some(key.to_bytes().into()), move |row| said(row.get(0)))
     }
 
     /// Cancels each of the keys, in one transaction. Returns the number of those that had something to cancel.

@@ -2,30 +2,28 @@
 //! queues share.
 
 use crate::add_batcher::AddBatcher;
+use crate::builder::QueueBuilder;
 use crate::client::Client;
 use crate::conn_string::ConnString;
 use crate::heartbeat::Heartbeat;
+use crate::hub::{Hub, call};
 use crate::lanes::Lanes;
 use crate::link::{
     ANSWERS, Cancel, ConnectFn, Driver, Failed, Heard, Hearing, Hosts, Link, SILENT, Statements, error_text,
 };
-use crate::queue::QueueBuilder;
 use crate::schema::{known, make};
 use crate::sleepers::Sleepers;
 use requeue::BoxError;
-use requeue_engine::{Answer, EngineError, Key, Op};
+use requeue_engine::{EngineError, Key, Op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::fmt;
-use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
@@ -57,96 +55,6 @@ impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<_> = self.hub.hosts.iter().flat_map(Config::get_hosts).collect();
         f.debug_struct("Postgres").field("hosts", &hosts).finish_non_exhaustive()
-    }
-}
-
-/// State shared by the queues of a server.
-pub(crate) struct Hub {
-    hosts: Hosts,
-    connect_fn: ConnectFn,
-    statements: Statements,
-    runtime: Handle,
-    thread: Option<JoinHandle<()>>,
-    /// Becomes true when the last handle is dropped.
-    closing: watch::Sender<bool>,
-    /// Held by each task that is waited for when the last handle is dropped.
-    alive: mpsc::Sender<()>,
-    /// Writes triggers.
-    pub(crate) batcher: Arc<AddBatcher>,
-    /// Connections for claims and rare calls.
-    pub(crate) admin_conn: Arc<Lanes>,
-    /// The connection for leases and periodic work, which also receives notifications.
-    pub(crate) heartbeat: Arc<Heartbeat>,
-    pub(crate) sleepers: Arc<Sleepers>,
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        self.closing.send_replace(true);
-        self.batcher.wake();
-        self.heartbeat.wakes();
-        let thread = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id());
-        if let Some(thread) = thread {
-            // the last one that is waited for: what it waits for is then gone too
-            let (alive, _) = mpsc::channel(1);
-            self.alive = alive;
-            drop(thread.join());
-        }
-    }
-}
-
-/// Sets an answer, even if it is dropped before.
-struct Tells<T>(Option<Arc<Answer<T, EngineError>>>);
-
-impl<T> Drop for Tells<T> {
-    fn drop(&mut self) {
-        if let Some(answer) = self.0.take() {
-            answer.tell(Err(EngineError::Unknown("the engine was closed".into())));
-        }
-    }
-}
-
-/// Runs a call as a task of this runtime.
-fn call<T: Send + 'static>(
-    runtime: &Handle,
-    future: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-) -> Op<T> {
-    let answer = Arc::new(Answer::default());
-    let mut tells = Tells(Some(answer.clone()));
-    runtime.spawn(async move {
-        let ended = future.await;
-        if let Some(answer) = tells.0.take() {
-            answer.tell(ended);
-        }
-    });
-    Op::of(answer)
-}
-
-impl Hub {
-    pub(crate) fn call<T: Send + 'static>(
-        &self,
-        future: impl Future<Output = Result<T, EngineError>> + Send + 'static,
-    ) -> Op<T> {
-        call(&self.runtime, future)
-    }
-
-    /// Spawns a task that is waited for when the last handle is dropped. It ends soon after the watch becomes
-    /// true.
-    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
-        &self,
-        task: impl FnOnce(watch::Receiver<bool>) -> F,
-    ) {
-        let alive = self.alive.clone();
-        let task = task(self.closing.subscribe());
-        self.runtime.spawn(async move {
-            task.await;
-            drop(alive);
-        });
-    }
-
-    /// A further connection.
-    pub(crate) fn link(&self) -> Link {
-        Link::new(self.hosts.clone(), self.connect_fn.clone(), None, self.statements)
     }
 }
 

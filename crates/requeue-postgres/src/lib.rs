@@ -33,7 +33,7 @@
 //!   handlers are told ([`Run::cancelled`](requeue::Run::cancelled)), and async ones are dropped.
 //! - A run without an accepted end runs again. [`RunExt::succeed_in`] ends a run in the handler's own
 //!   transaction: its writes there happen once.
-//! - [`Queue::add_in`] adds a key in a user's transaction: the trigger exists if and when that commits. It
+//! - [`PostgresStore::add_in`] adds a key in a user's transaction: the trigger exists if and when that commits. It
 //!   locks nothing that others wait for. If a worker process is idle, your transaction sends a NOTIFY.
 //!   PostgreSQL commits such transactions one at a time: they wait for each other's commits.
 //! - Groups take turns, by weight and up to a cap, across all processes: [`QueueBuilder::group_by`].
@@ -64,6 +64,7 @@
 //! all that, so a program needs no runtime for it.
 
 mod add_batcher;
+mod builder;
 mod calendar;
 mod client;
 mod conn_string;
@@ -71,6 +72,7 @@ mod connect;
 mod exchange;
 mod groups;
 mod heartbeat;
+mod hub;
 mod lanes;
 mod lease_clock;
 mod link;
@@ -88,10 +90,11 @@ mod typed;
 mod watch;
 
 pub use add_batcher::LONGEST_KEY;
+pub use builder::QueueBuilder;
 pub use client::{Client, GroupState, MOST_COUNTED, Pages, Stats};
 pub use connect::Postgres;
 pub use groups::GroupRules;
 pub use processes::Process;
-pub use queue::{Queue, QueueBuilder};
-pub use requeue_engine::{AddFailed, EngineError, Holder, Key, Listed, Op, Schedule, Status};
+pub use queue::{PostgresStore, Queue};
+pub use requeue_engine::{AddFailed, DurableQueue, EngineError, Holder, Key, Listed, Op, Schedule, Status};
 pub use run::{Ended, RunExt};

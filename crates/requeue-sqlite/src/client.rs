@@ -5,8 +5,8 @@ use crate::list::{self, Counts, Order, Pending, Seen};
 use crate::lock::{Writes, beside};
 use crate::look::Look;
 use crate::rows::{queue_number, rule, wall};
+use crate::runner_conn;
 use crate::schema::{Link, about, is_ours, not_applied, words};
-use crate::store;
 use crate::write_signal;
 use requeue_engine::{EngineError, Key, Listed, Schedule};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -738,7 +738,7 @@ impl Client {
             let counts = Counts::read(connection, number, &pending, now)?;
             let paused = "select paused from queue where id = ?1";
             let paused: bool = connection.query_row(paused, [number], |row| row.get(0))?;
-            let runner = if version >= 3 { store::runner(connection, number)? } else { None };
+            let runner = if version >= 3 { runner_conn::runner(connection, number)? } else { None };
             Ok(Some((number, counts, pending.paused.unwrap_or(paused), runner)))
         })?;
         let Some((number, counts, paused, runner)) = found else { return Ok(FileStats::default()) };

@@ -3,15 +3,15 @@
 use crate::key;
 use crate::lock;
 use crate::open::{IsOpen, OpenFile, OpenQueues};
-use crate::queue::{Inner, Queue};
+use crate::queue::{Inner, Queue, SqliteStore};
 use crate::rows::{MergeBytes, wall};
 use crate::run_ledger::{RunLedger, WallClock};
+use crate::runner_conn::{Claimed, RunnerConn};
 use crate::schema::not_applied;
-use crate::store::{Claimed, Store};
 use crate::writer::Writer;
 use requeue::limiter::{Exponential, RateLimiter};
 use requeue::{Builder, Source, Unfinished, WorkQueue};
-use requeue_engine::{EngineError, Key, with_journal};
+use requeue_engine::{DurableQueue, EngineError, Key, Trigger, with_journal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -68,7 +68,7 @@ impl Sqlite {
     /// ```
     pub fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
         let path = path.as_ref();
-        let writer = Writer::start(path, Store::open(path)?);
+        let writer = Writer::start(path, RunnerConn::open(path)?);
         let writer = writer.map_err(|e| not_applied(format!("{}: {e}", path.display())))?;
         Ok(Self { file: Arc::new(OpenFile { path: path.to_owned(), writer, open: OpenQueues::default() }) })
     }
@@ -137,7 +137,7 @@ impl Sqlite {
     /// ```
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.file.writer.with_store(|store| store.commits)
+        self.file.writer.with_conn(|conn| conn.commits)
     }
 
     /// The error of the last transaction, while the file can't be written: for example a full disk. `None` if
@@ -176,7 +176,7 @@ impl Sqlite {
     /// Limits the number of the file's pages. Returns the previous limit. For tests of a full disk.
     #[doc(hidden)]
     pub fn limit_pages(&self, pages: u32) -> u32 {
-        self.file.writer.with_store(|store| store.limit_pages(pages)).unwrap_or(0)
+        self.file.writer.with_conn(|conn| conn.limit_pages(pages)).unwrap_or(0)
     }
 }
 
@@ -301,18 +301,18 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let inner = Arc::new(Inner { front, ledger, merge, _is_open: is_open });
         let intake: Weak<Inner<K, V>> = Arc::downgrade(&inner);
         let applies = intake.clone();
-        drop(inner.ledger.applies.set(Arc::new(move |key, asked, ticket| {
+        drop(inner.ledger.applies.set(Arc::new(move |key, options, ticket| {
             // where the queue is closed by now the file has it
             if let Some(inner) = applies.upgrade() {
-                drop(inner.apply(key, None, asked, ticket));
+                drop(inner.apply(Trigger { key, value: None, options, every: None }, ticket, None));
             }
         })));
         let mut dead = Vec::new();
-        writer.take_in(number, intake, |store| inner.restore(store, &mut dead))?;
+        writer.take_in(number, intake, |conn| inner.restore(conn, &mut dead))?;
         for (key, why) in dead {
             writer.push_dead((number, key.into()), why);
         }
-        Ok(Queue::new(inner))
+        Ok(DurableQueue::new(SqliteStore::new(inner)))
     }
 }
 
@@ -328,7 +328,7 @@ fn claim(
     let merge = merge.unwrap_or(&newest);
     let begun = std::time::Instant::now();
     loop {
-        let (number, pid) = match writer.with_store(|store| store.claim(name, merge))? {
+        let (number, pid) = match writer.with_conn(|conn| conn.claim(name, merge))? {
             Claimed::Ours(number, fence) => return Ok((number, fence)),
             Claimed::By(number, pid) => (number, pid),
         };
@@ -341,7 +341,7 @@ fn claim(
                 return Err(not_applied(format!("{}: queue {name:?}: {why}", path.display())));
             }
             std::thread::sleep(Duration::from_millis(2));
-            if writer.with_store(|store| store.is_free(number)) {
+            if writer.with_conn(|conn| conn.is_free(number)) {
                 break;
             }
         }

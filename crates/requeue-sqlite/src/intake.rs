@@ -4,12 +4,12 @@ use crate::inbox::InboxRow;
 use crate::queue::Inner;
 use crate::rows::{TriggerRow, Wall, micros, wall};
 use crate::run_ledger::{Begun, Runs};
+use crate::runner_conn::RunnerConn;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
-use crate::store::Store;
 use crate::writer::{Intake, Obeyed, OnWritten};
 use requeue::{Refused, Scope, Source};
-use requeue_engine::{EngineError, Key, StoredTrigger};
+use requeue_engine::{EngineError, Key, StoredTrigger, Trigger};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -38,12 +38,13 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         let since = (self.ledger.clocks.wall)().saturating_sub(*at);
         let waited = Duration::from_micros(u64::try_from(since).unwrap_or(0));
         let delay = delay.map(|delay| delay.saturating_sub(waited)).filter(|left| !left.is_zero());
-        let asked = StoredTrigger { delay, priority, absorbs: request.absorbs() };
+        let options = StoredTrigger { delay, priority, absorbs: request.absorbs() };
         let due = (*at).saturating_add(request.delay.map_or(0, micros));
-        let (rule, every) = (Rule::stored(request.rule.as_deref(), due), *every);
+        let rule = Rule::stored(request.rule.as_deref(), due);
+        let trigger = Trigger { key: known, value, options, every: *every };
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
-                drop(self.apply_every(known, value, asked, ticket, every, rule));
+                drop(self.apply(trigger, ticket, rule));
             }
         };
         Ok((row, Box::new(told)))
@@ -70,9 +71,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         self.front.shutting_down()
     }
 
-    fn show_runs(&self, store: &Store) -> bool {
+    fn show_runs(&self, conn: &RunnerConn) -> bool {
         let (queue, now) = (self.ledger.queue, wall());
-        let database = store.database();
+        let database = conn.database();
         let mut runs = self.ledger.runs();
         let Runs { begun, over, .. } = &mut *runs;
         for key in over.drain(..) {

@@ -70,13 +70,13 @@ mod queue;
 mod restore;
 mod rows;
 mod run_ledger;
+mod runner_conn;
 mod schedule;
 mod schema;
-mod store;
 mod write_signal;
 mod writer;
 
 pub use client::{AddOptions, Client, FileStats};
 pub use file::{QueueBuilder, Sqlite};
-pub use queue::Queue;
-pub use requeue_engine::{AddFailed, EngineError, Key, Listed, Op, Schedule, Status};
+pub use queue::{Queue, SqliteStore};
+pub use requeue_engine::{AddFailed, DurableQueue, EngineError, Key, Listed, Op, Schedule, Status};

@@ -4,9 +4,9 @@ use crate::key;
 use crate::queue::Inner;
 use crate::rows::{Clocks as _, Stored, Wall, micros};
 use crate::run_ledger::Ignored;
+use crate::runner_conn::RunnerConn;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
-use crate::store::Store;
 use requeue::{Add, Instant, Refused, Restore, Scope, Source};
 use requeue_engine::{EngineError, Key};
 use serde::Serialize;
@@ -18,12 +18,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
     /// reason.
     pub(crate) fn restore(
         &self,
-        store: &mut Store,
+        conn: &mut RunnerConn,
         dead: &mut Vec<(Vec<u8>, String)>,
     ) -> Result<u64, EngineError> {
         let (number, clocks) = (self.ledger.queue, &self.ledger.clocks);
         let (now, wall_now) = (clocks.now(), clocks.wall());
-        let last = store.read(number, |stored| {
+        let last = conn.read(number, |stored| {
             let bytes = stored.key.clone();
             match self.restore_key(stored, now, wall_now) {
                 Err(EngineError::Codec(why)) => dead.push((bytes, why.to_string())),
@@ -31,7 +31,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
             }
             Ok(())
         })?;
-        for (key, every, rule) in store.schedule(number)? {
+        for (key, every, rule) in conn.schedule(number)? {
             let Ok(key) = K::from_bytes(key) else { continue };
             let known = self.front.state(&key);
             let due = known.as_ref().and_then(|known| known.waiting_until);
@@ -43,7 +43,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
                 self.ledger.comes_again(&key, next);
             }
         }
-        if store.is_paused(number)? {
+        if conn.is_paused(number)? {
             self.front.pause(Scope::Queue);
         }
         Ok(last)

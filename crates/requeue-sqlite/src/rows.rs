@@ -9,8 +9,8 @@
 //! writes the records first, then those triggers of the transaction before that a record did not know of yet, then its
 //! own triggers. So a row is always what memory knew at some instant and the triggers since then.
 
+use crate::runner_conn::Failed;
 use crate::schedule::RULES;
-use crate::store::Failed;
 use requeue::Instant;
 use requeue_engine::{EngineError, Schedule};
 use rusqlite::types::FromSql;

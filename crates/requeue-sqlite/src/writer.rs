@@ -6,14 +6,14 @@
 //!                     └──no──► sleep until told: the committer writes when who writes now is done
 //! ```
 //!
-//! One thread at a time has the store. It takes everything recorded, writes it in one transaction, and then
+//! One thread at a time has the connection. It takes everything recorded, writes it in one transaction, and then
 //! reports to each trigger that it is written, in the order of their tickets: only then the trigger is given
 //! to the queue in memory, and only after that its caller is told. So the queue in memory never has a trigger
 //! that is not on the disk.
 
 use crate::inbox::{self, InboxRow};
 use crate::rows::{EndRow, Place, TriggerRow};
-use crate::store::{Failed, Group, Store};
+use crate::runner_conn::{Failed, Group, RunnerConn};
 use crate::write_signal::WriteSignal;
 use requeue::BoxError;
 use requeue_engine::EngineError;
@@ -63,7 +63,7 @@ pub(crate) trait Intake: Send + Sync {
     fn obey(&self, request: &InboxRow) -> Obeyed;
 
     /// Shows running keys to others. True if some have begun so recently that they are not shown yet.
-    fn show_runs(&self, store: &Store) -> bool;
+    fn show_runs(&self, conn: &RunnerConn) -> bool;
 
     /// Handles the loss of the queue or its file: it hands nothing out from now on.
     fn lose(&self);
@@ -96,7 +96,7 @@ pub(crate) struct Writer {
 /// State shared by writers and the committer.
 struct AddBatcher {
     noted: Mutex<Noted>,
-    store: Mutex<Store>,
+    conn: Mutex<RunnerConn>,
     /// The queues that are open, by their numbers.
     intakes: Mutex<HashMap<i64, Weak<dyn Intake>>>,
     /// Queues without a handle in this process, to be released when all is written.
@@ -139,7 +139,7 @@ enum WakeReason {
 }
 
 thread_local! {
-    /// Whether this thread writes: it has the store, and calls back.
+    /// Whether this thread writes: it has the connection, and calls back.
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -168,10 +168,10 @@ impl Writer {
     /// # Errors
     ///
     /// If the system can't start the committer.
-    pub(crate) fn start(path: &Path, store: Store) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn start(path: &Path, conn: RunnerConn) -> std::io::Result<Arc<Self>> {
         let batcher = AddBatcher {
             noted: Mutex::default(),
-            store: Mutex::new(store),
+            conn: Mutex::new(conn),
             intakes: Mutex::default(),
             leaving: Mutex::default(),
             lost: OnceLock::new(),
@@ -188,9 +188,9 @@ impl Writer {
         Ok(Arc::new(Self { batcher, write_signal, committer }))
     }
 
-    /// Runs `call` with the store, for operations without a group.
-    pub(crate) fn with_store<R>(&self, call: impl FnOnce(&mut Store) -> R) -> R {
-        call(&mut lock(&self.batcher.store))
+    /// Runs `call` with the connection, for operations without a group.
+    pub(crate) fn with_conn<R>(&self, call: impl FnOnce(&mut RunnerConn) -> R) -> R {
+        call(&mut lock(&self.batcher.conn))
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {
@@ -208,16 +208,16 @@ impl Writer {
         &self,
         queue: i64,
         intake: Weak<dyn Intake>,
-        read: impl FnOnce(&mut Store) -> Result<u64, EngineError>,
+        read: impl FnOnce(&mut RunnerConn) -> Result<u64, EngineError>,
     ) -> Result<(), EngineError> {
-        let mut store = lock(&self.batcher.store);
-        let last = read(&mut store)?;
+        let mut conn = lock(&self.batcher.conn);
+        let last = read(&mut conn)?;
         let mut noted = lock(&self.batcher.noted);
         noted.tickets = noted.tickets.max(last);
         drop(noted);
         lock(&self.batcher.intakes).insert(queue, intake);
-        store.look_again();
-        drop(store);
+        conn.look_again();
+        drop(conn);
         self.ask();
         Ok(())
     }
@@ -227,9 +227,9 @@ impl Writer {
     pub(crate) fn take_back(&self, queue: i64) {
         // a callback of that thread drops it: it can't wait for itself
         if !WRITES.get() {
-            let store = lock(&self.batcher.store);
+            let conn = lock(&self.batcher.conn);
             lock(&self.batcher.intakes).remove(&queue);
-            drop(store);
+            drop(conn);
         }
     }
 
@@ -299,13 +299,13 @@ impl Writer {
     /// Writes everything recorded, unless another thread is writing; that one then makes sure that it is
     /// written.
     pub(crate) fn lead(&self) {
-        let store = match self.batcher.store.try_lock() {
-            Ok(store) => store,
-            Err(std::sync::TryLockError::Poisoned(store)) => store.into_inner(),
+        let conn = match self.batcher.conn.try_lock() {
+            Ok(conn) => conn,
+            Err(std::sync::TryLockError::Poisoned(conn)) => conn.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return,
         };
-        self.batcher.commit(store);
-        // who came meanwhile found the store taken
+        self.batcher.commit(conn);
+        // who came meanwhile found it taken
         if self.batcher.is_asked() {
             self.ask();
         }
@@ -331,37 +331,37 @@ impl AddBatcher {
     }
 
     /// Writes one group, and calls its callbacks. False if it was not written, or requests could not be read.
-    fn commit(&self, mut store: MutexGuard<'_, Store>) -> bool {
+    fn commit(&self, mut conn: MutexGuard<'_, RunnerConn>) -> bool {
         let _writes = WritesHere::begin();
-        let is_written = self.commit_group(&mut store);
+        let is_written = self.commit_group(&mut conn);
         if is_written && self.is_empty() {
             for queue in std::mem::take(&mut *lock(&self.leaving)) {
-                store.leave(queue);
+                conn.leave(queue);
             }
         }
         is_written
     }
 
-    fn commit_group(&self, store: &mut Store) -> bool {
+    fn commit_group(&self, conn: &mut RunnerConn) -> bool {
         // What is added to a queue that takes no more was accepted all the same: it stays in the inbox until the queue is
         // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
         // same key.
         let closed = self.closed();
-        let has_requests = store.has_requests(&closed);
+        let has_requests = conn.has_requests(&closed);
         let is_read = has_requests.is_ok();
-        if matches!(has_requests, Ok(false)) && self.is_empty() && store.lost().is_none() {
+        if matches!(has_requests, Ok(false)) && self.is_empty() && conn.lost().is_none() {
             let waits = std::mem::take(&mut lock(&self.noted).waits);
             waits.into_iter().for_each(|told| told(Ok(())));
             return true;
         }
-        if let Err(e) = store.begin() {
-            store.look_again();
+        if let Err(e) = conn.begin() {
+            conn.look_again();
             let (group, mut told, waits) = self.next_group(Vec::new(), Answered::new());
             told.extend(waits);
-            return self.failed(store, group, told, e);
+            return self.failed(conn, group, told, e);
         }
         // Now, as others can't write any more: what they were told is accepted is seen by whoever is handed out next.
-        let requests = store.requests(&closed);
+        let requests = conn.requests(&closed);
         let is_read = is_read && requests.is_ok();
         let mut requests = requests.unwrap_or_default();
         // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
@@ -374,22 +374,22 @@ impl AddBatcher {
         });
         if let Some(behind) = behind {
             requests.truncate(behind);
-            store.look_again();
+            conn.look_again();
         }
         // some are left, and nobody will ring for them
-        if !requests.is_empty() && store.looks_again() {
+        if !requests.is_empty() && conn.looks_again() {
             self.wake.ask(WakeReason::Now);
         }
-        let (requests, answered) = self.obey(store, requests);
+        let (requests, answered) = self.obey(conn, requests);
         let (mut group, mut told, waits) = self.next_group(requests, answered);
         loop {
             if group.is_empty() {
-                store.roll_back();
+                conn.roll_back();
                 told.extend(waits);
                 told.into_iter().for_each(|told| told(Ok(())));
                 return is_read;
             }
-            match store.write(&group) {
+            match conn.write(&group) {
                 Ok(()) => {
                     *lock(&self.trouble) = None;
                     told.extend(waits);
@@ -400,15 +400,15 @@ impl AddBatcher {
                 Err(Failed::Trigger(nth, error)) => {
                     group.triggers.remove(nth);
                     told.remove(nth)(Err(error));
-                    if let Err(e) = store.begin() {
+                    if let Err(e) = conn.begin() {
                         told.extend(waits);
-                        return self.failed(store, group, told, e);
+                        return self.failed(conn, group, told, e);
                     }
                 }
                 Err(e) => {
-                    store.look_again();
+                    conn.look_again();
                     told.extend(waits);
-                    return self.failed(store, group, told, e);
+                    return self.failed(conn, group, told, e);
                 }
             }
         }
@@ -434,14 +434,14 @@ impl AddBatcher {
 
     /// Executes requests in the open queues. Returns the requests to be written as triggers, or left to the
     /// file; and the answers to the others.
-    fn obey(&self, store: &mut Store, requests: Vec<InboxRow>) -> (Vec<Routed>, Answered) {
+    fn obey(&self, conn: &mut RunnerConn, requests: Vec<InboxRow>) -> (Vec<Routed>, Answered) {
         let (mut left, mut answered) = (Vec::new(), Answered::new());
         for request in requests {
             match self.intake(&request) {
                 // what waits or is dead is in the file, and so is what is ready
                 Some(_)
                     if request.what == "retry"
-                        && !store.knows(request.queue, &request.key).unwrap_or(true) =>
+                        && !conn.knows(request.queue, &request.key).unwrap_or(true) =>
                 {
                     answered.push((request.id, Some("nothing".to_owned())));
                 }
@@ -541,7 +541,7 @@ impl AddBatcher {
     fn commits(&self, looks: Duration) {
         loop {
             let asked = self.wake.next(looks);
-            let written = catch_unwind(AssertUnwindSafe(|| self.commit(lock(&self.store))));
+            let written = catch_unwind(AssertUnwindSafe(|| self.commit(lock(&self.conn))));
             if asked == WakeReason::Ends {
                 // nobody waits for a trigger any more, for who does has a writer
                 return;
@@ -552,7 +552,7 @@ impl AddBatcher {
             if self.is_asked() {
                 self.wake.ask(WakeReason::Now);
             } else if !written.unwrap_or(false) {
-                lock(&self.store).make_room();
+                lock(&self.conn).make_room();
                 std::thread::sleep(TRIES_AGAIN);
                 self.wake.ask(WakeReason::Soon);
             }
@@ -562,17 +562,17 @@ impl AddBatcher {
     /// Does the periodic work. True if some running keys are not shown yet.
     fn looks_around(&self, asked: WakeReason) -> bool {
         let _writes = WritesHere::begin();
-        let mut store = lock(&self.store);
+        let mut conn = lock(&self.conn);
         if asked == WakeReason::Nothing {
-            store.check_place();
+            conn.check_place();
         }
-        if let Some(lost) = store.lost() {
+        if let Some(lost) = conn.lost() {
             self.lose(lost);
         }
         let open: Vec<_> = lock(&self.intakes).values().filter_map(Weak::upgrade).collect();
         let mut some = false;
         for intake in open {
-            some |= intake.show_runs(&store);
+            some |= intake.show_runs(&conn);
         }
         some
     }
@@ -587,7 +587,7 @@ impl AddBatcher {
     }
 
     /// Handles a group that was not written: its triggers are refused, and its ends are kept.
-    fn failed(&self, store: &Store, group: Group, told: Vec<OnWritten>, failed: Failed) -> bool {
+    fn failed(&self, conn: &RunnerConn, group: Group, told: Vec<OnWritten>, failed: Failed) -> bool {
         let mut noted = lock(&self.noted);
         // Letters stand in the file, and are read again.
         for (place, end) in group.ends {
@@ -605,7 +605,7 @@ impl AddBatcher {
             failed => (inbox::why(&failed.into_error()), EngineError::NotApplied),
         };
         *lock(&self.trouble) = Some(why.clone());
-        if let Some(lost) = store.lost() {
+        if let Some(lost) = conn.lost() {
             self.lose(lost);
         }
         told.into_iter().for_each(|told| told(Err(error(why.clone().into()))));

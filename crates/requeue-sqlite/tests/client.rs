@@ -86,7 +86,7 @@ fn e30_a_delay_counts_from_the_call_of_the_process_that_added() {
     let world = World::new();
     world.add("a", Some(HOUR));
     let q = world.open();
-    let state = || q.state(&key("a")).and_then(|state| state.waiting_until);
+    let state = || q.in_memory().state("a").and_then(|state| state.waiting_until);
     until(|| state().is_some());
     let left = state().unwrap().saturating_since(requeue::Clock::now(&requeue::SystemClock));
     assert!(left <= HOUR && left > HOUR - Duration::from_secs(60), "{left:?}");
@@ -108,16 +108,16 @@ fn e29_keys_are_cancelled_and_made_ready_with_nobody_at_work_and_beside_somebody
         until(|| world.list() == [(key("b"), Status::Ready), (key("c"), Status::Waiting)]);
         if let Some(q) = &q {
             // it is in the file a moment before it is in memory
-            until(|| q.len() == 1);
-            assert_eq!(q.state(&key("a")), None);
-            assert!(q.state(&key("b")).unwrap().waiting_until.is_none());
+            until(|| q.in_memory().len() == 1);
+            assert_eq!(q.in_memory().state("a"), None);
+            assert!(q.in_memory().state("b").unwrap().waiting_until.is_none());
         }
         let stats = client.stats("orders").unwrap();
         assert_eq!((stats.ready, stats.waiting, stats.dead), (1, 1, 0));
         assert_eq!(stats.runner, q.is_some().then(std::process::id));
         drop(q);
         let q = world.open();
-        assert_eq!((q.len(), q.state(&key("a"))), (1, None));
+        assert_eq!((q.in_memory().len(), q.in_memory().state("a")), (1, None));
     }
 }
 
@@ -192,7 +192,7 @@ fn e29_what_gave_up_is_listed_with_its_error_until_it_is_retried_triggered_or_pu
     drop((worker, q));
     // It does not run by itself when the file is opened.
     let q = world.open();
-    assert_eq!(q.len(), 0);
+    assert_eq!(q.in_memory().len(), 0);
     assert!(world.client.retry("orders", &key("a")).unwrap());
     q.add(key("b")).wait().unwrap();
     let (_worker, ran) = work(&q, |_| Outcome::Done);
@@ -229,7 +229,7 @@ fn a_key_that_is_none_of_the_queues_type_harms_nobody() {
     let q = file.queue::<u64>("numbers").open().unwrap();
     world.client.add("numbers", &key("no number"), None).unwrap();
     world.client.add("numbers", &7_u64, None).unwrap();
-    until(|| q.len() == 1);
+    until(|| q.in_memory().len() == 1);
     assert!(world.client.cancel("numbers", &7_u64).unwrap());
 }
 
@@ -331,5 +331,5 @@ fn e29_a_thousand_triggers_for_a_queue_that_is_shut_down_do_not_stop_those_for_a
     }
     drop((worker, shut, orders, file));
     let again: Queue<String> = once_free(|| Sqlite::open(world.file())?.queue("shut").open()).unwrap();
-    assert_eq!(again.len(), keys.len());
+    assert_eq!(again.in_memory().len(), keys.len());
 }

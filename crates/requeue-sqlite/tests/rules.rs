@@ -102,7 +102,7 @@ fn e8_a_key_waits_for_what_was_left_and_never_for_more_than_its_delay() {
     let hour = 3600 * SECOND;
     // so many seconds since it was opened: that took a while, during which the clock on the wall stood still
     let waits = |(before, q): &(requeue::Instant, Queue<String>), seconds: u32| {
-        let until = q.state(&"a".to_owned()).unwrap().waiting_until.unwrap();
+        let until = q.in_memory().state("a").unwrap().waiting_until.unwrap();
         let (least, most) = (*before + (seconds - 1) * SECOND, now() + seconds * SECOND);
         assert!(least <= until && until <= most, "{until:?} is not {seconds} s after {before:?}");
     };
@@ -156,13 +156,13 @@ fn e27_a_full_disk_refuses_and_the_same_handle_goes_on_when_there_is_room() {
     };
     assert!(matches!(failed.error, EngineError::NotApplied(_)), "{failed}");
     assert!(failed.key.starts_with(&format!("{accepted}-")));
-    assert_eq!(q.len(), accepted);
+    assert_eq!(q.in_memory().len(), accepted);
     file.limit_pages(pages);
     for n in 0..10 {
         q.add(format!("after-{n}")).wait().unwrap();
     }
     drop((q, file));
-    assert_eq!(dir.open().len(), accepted + 10);
+    assert_eq!(dir.open().in_memory().len(), accepted + 10);
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn e28_a_file_of_version_1_goes_on() {
     let dir = Dir::new();
     rusqlite(&dir.file()).execute_batch(include_str!("versions/1.sql")).unwrap();
     let q = dir.open();
-    until(|| q.len() == 4);
-    assert_eq!(q.num_requeues(&"failed".to_owned()), 3);
+    until(|| q.in_memory().len() == 4);
+    assert_eq!(q.in_memory().num_requeues("failed"), 3);
     q.add_every("again".into(), 3600 * SECOND, Add::after(60 * SECOND)).wait().unwrap();
     assert!(q.cancel(&"again".into()).wait().unwrap().is_some());
     let saw = work(&q, || Outcome::Done);
@@ -213,7 +213,7 @@ fn e28_a_file_of_version_1_goes_on() {
 }
 
 fn due(q: &Queue<String>, key: &str) -> bool {
-    q.state(&key.to_owned()).is_some_and(|known| known.waiting_until.is_some())
+    q.in_memory().state(key).is_some_and(|known| known.waiting_until.is_some())
 }
 
 /// Runs the key once, with this outcome, and waits until its next run is recorded.
@@ -229,23 +229,23 @@ fn e8_a_key_comes_again_after_each_run_over_restarts_until_it_is_cancelled() {
     let hour = 3600 * SECOND;
     let q = dir.open();
     q.add_every("report".into(), hour, Add::now()).wait().unwrap();
-    assert_eq!(q.len(), 1);
+    assert_eq!(q.in_memory().len(), 1);
     once(&q, || Outcome::Done);
     drop(q);
     // it waits as it did before; and one that was missed is one run
     let q = dir.open();
-    assert!(due(&q, "report") && q.is_empty());
+    assert!(due(&q, "report") && q.in_memory().is_empty());
     drop(q);
     let overdue = "update item set due = 1, ready = 0";
     assert_eq!(rusqlite(&dir.file()).execute(overdue, []).unwrap(), 1);
     let q = dir.open();
-    until(|| q.len() == 1);
+    until(|| q.in_memory().len() == 1);
     // also one that gives up comes again
     once(&q, || Outcome::GiveUp("no paper".into()));
     assert!(q.cancel(&"report".into()).wait().unwrap().is_some());
     assert!(q.cancel(&"report".into()).wait().unwrap().is_none());
     drop(q);
-    assert!(dir.open().state(&"report".to_owned()).is_none());
+    assert!(dir.open().in_memory().state("report").is_none());
     let left: u32 =
         rusqlite(&dir.file()).query_row("select count(*) from schedule", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
@@ -273,10 +273,10 @@ fn e8_a_key_that_is_cancelled_as_it_runs_does_not_come_again() {
     begins.recv().unwrap();
     q.cancel(&"report".into()).wait().unwrap();
     end.send(()).unwrap();
-    until(|| q.state(&"report".to_owned()).is_none());
+    until(|| q.in_memory().state("report").is_none());
     assert!(worker.stop(LONG).wait().complete);
     drop((worker, q));
-    assert!(dir.open().state(&"report".to_owned()).is_none());
+    assert!(dir.open().in_memory().state("report").is_none());
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn e8_a_key_whose_next_run_was_not_noted_as_the_process_died_comes_when_the_file
     drop(q);
     rusqlite(&dir.file()).execute("delete from item", []).unwrap();
     let q = dir.open();
-    until(|| q.len() == 1);
+    until(|| q.in_memory().len() == 1);
     once(&q, || Outcome::Done);
 }
 

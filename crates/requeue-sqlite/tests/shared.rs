@@ -93,13 +93,13 @@ fn e31_a_priority_that_a_queue_does_not_have_is_run_without_and_told_of() {
     let client = world.client();
     client.add_many("orders", &["before".to_owned()], None, 7).unwrap();
     let q = world.open();
-    assert_eq!((q.len(), q.ignores()), (1, Some("priorities")));
+    assert_eq!((q.in_memory().len(), q.ignores()), (1, Some("priorities")));
     drop(q);
     world.by_hand().execute("delete from item", []).unwrap();
     let q = world.open();
     assert_eq!(q.ignores(), None);
     client.add_many("orders", &["beside".to_owned()], None, 7).unwrap();
-    until(|| q.len() == 1);
+    until(|| q.in_memory().len() == 1);
     assert_eq!(q.ignores(), Some("priorities"));
     assert_eq!(
         client.list("orders").unwrap()[0].priority,
@@ -129,7 +129,7 @@ fn e31_values_of_others_merge_and_where_a_queue_has_none_keys_run_without() {
     values("bad", "{}", &mut client);
     until(|| client.state("orders", &"bad".to_owned()).unwrap().is_some_and(|it| it.status == Status::Dead));
     until(|| {
-        q.state(&"k".to_owned()).is_some()
+        q.in_memory().state("k").is_some()
             && client.list("orders").unwrap()[0].value.as_deref() == Some("[1,2,3]")
     });
     let item = q.try_get().unwrap();
@@ -139,7 +139,7 @@ fn e31_values_of_others_merge_and_where_a_queue_has_none_keys_run_without() {
     drop((q, file));
     values("k", "[4]", &mut client);
     let q = world.open();
-    assert_eq!((q.len(), q.ignores()), (1, Some("values")));
+    assert_eq!((q.in_memory().len(), q.ignores()), (1, Some("values")));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn e31_what_can_not_be_run_is_dead_with_its_reason_and_keeps_nobody_from_startin
     client.add("orders", &"no number".to_owned(), None).unwrap();
     client.add("orders", &7_u64, None).unwrap();
     let q: Queue<u64> = world.sqlite().queue("orders").open().unwrap();
-    assert_eq!(q.len(), 1);
+    assert_eq!(q.in_memory().len(), 1);
     client.add("orders", &"none either".to_owned(), None).unwrap();
     let dead = |key: &str| {
         let known = client.state("orders", &key.to_owned()).unwrap();
@@ -177,7 +177,7 @@ fn e32_who_finds_another_epoch_than_its_own_stops_and_says_so() {
         "{refused}"
     );
     until(|| file.lost().is_some());
-    assert!(q.try_get().is_err() && q.is_paused(), "it hands nothing out");
+    assert!(q.try_get().is_err() && q.in_memory().paused(requeue::Scope::Queue), "it hands nothing out");
     assert!(q.written().wait().is_err());
 }
 
@@ -283,10 +283,10 @@ fn e29_a_key_that_is_retried_keeps_its_value_and_its_priority() {
         };
         assert!(client.retry("orders", &key).unwrap());
         let q = q.unwrap_or_else(open);
-        until(|| q.len() == 1);
+        until(|| q.in_memory().len() == 1);
         let item = q.try_get().unwrap();
         assert_eq!((item.value(), item.priority()), (Some(&vec![7]), 5), "{with_runner}");
-        assert!(q.state(&key).unwrap().waiting_until.is_none(), "{with_runner}");
+        assert!(q.in_memory().state(&key).unwrap().waiting_until.is_none(), "{with_runner}");
     }
 }
 
@@ -304,12 +304,15 @@ fn d6_an_add_that_absorbs_stands_for_the_delayed_runs_that_its_key_has() {
         client.add_with("orders", std::slice::from_ref(&key), &absorb).unwrap();
         until(|| !waits());
         let q = q.unwrap_or_else(|| world.open());
-        until(|| q.len() == 1 && q.state(&key).is_some_and(|known| known.waiting_until.is_none()));
+        until(|| {
+            q.in_memory().len() == 1
+                && q.in_memory().state(&key).is_some_and(|known| known.waiting_until.is_none())
+        });
         // of a key that runs it is the run after this one
         let item = q.try_get().unwrap();
         client.add("orders", &key, Some(HOUR)).unwrap();
         client.add_with("orders", std::slice::from_ref(&key), &absorb).unwrap();
-        until(|| q.state(&key).is_some_and(|known| known.dirty && known.waiting_until.is_none()));
+        until(|| q.in_memory().state(&key).is_some_and(|known| known.dirty && known.waiting_until.is_none()));
         item.succeed();
         q.try_get().unwrap().succeed();
         q.written().wait().unwrap();
@@ -393,7 +396,7 @@ fn e33_a_path_may_begin_with_two_slashes() {
     assert_eq!(client.stats("orders").unwrap().ready, 1);
     drop(client);
     let q = Sqlite::open(&path).unwrap().queue::<String>("orders").open().unwrap();
-    assert_eq!(q.len(), 1);
+    assert_eq!(q.in_memory().len(), 1);
 }
 
 #[test]
@@ -417,7 +420,7 @@ fn e33_what_nobody_has_read_yet_is_shown_as_if_it_was() {
     assert_eq!(listed, [("ready", ready, 0), ("waits", ready, 3), ("new", ready, 2), ("later", waiting, 0)]);
     let inbox: u32 = world.by_hand().query_row("select count(*) from inbox", [], |row| row.get(0)).unwrap();
     assert_eq!(inbox, 6, "nobody has read them");
-    assert_eq!(world.open().len(), 3);
+    assert_eq!(world.open().in_memory().len(), 3);
 }
 
 #[test]
@@ -468,7 +471,7 @@ fn e35_what_was_added_before_a_run_begins_is_no_second_run() {
         });
         assert_eq!(told.recv_timeout(LONG).unwrap(), key);
         go.send(()).unwrap();
-        until(|| q.state(&key).is_none());
+        until(|| q.in_memory().state(&key).is_none());
         break;
     }
     q.add("last".into()).wait().unwrap();
@@ -488,7 +491,7 @@ fn works_on_b() {
     for n in 0..20 {
         q.add(format!("b{n}")).wait().unwrap();
     }
-    until(|| q.len() == 40);
+    until(|| q.in_memory().len() == 40);
     println!("all of them");
     // until the parent lets go
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
@@ -516,13 +519,13 @@ fn e39_processes_work_on_queues_of_one_file_side_by_side() {
         client.add("a", &format!("a{}", n + 20), None).unwrap();
         client.add("b", &format!("b{}", n + 20), None).unwrap();
     }
-    until(|| a.len() == 40);
+    until(|| a.in_memory().len() == 40);
     assert!(says.any(|line| line == "all of them"));
     assert_eq!(client.stats("b").unwrap().runner, Some(child.id()));
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     assert_eq!(file.lost(), None);
-    assert_eq!(once_free(|| file.queue::<String>("b").open()).unwrap().len(), 40);
+    assert_eq!(once_free(|| file.queue::<String>("b").open()).unwrap().in_memory().len(), 40);
 }
 
 #[test]
@@ -564,7 +567,7 @@ fn e34_threads_that_add_take_turns_with_the_runner() {
             q.add(format!("own-{n}")).wait().unwrap();
         }
     });
-    until(|| q.len() == 8 * 20 + 50);
+    until(|| q.in_memory().len() == 8 * 20 + 50);
 }
 
 #[cfg(target_os = "linux")]

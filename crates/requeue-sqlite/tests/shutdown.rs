@@ -24,7 +24,7 @@ fn open(path: &Path) -> Sums {
 /// The state of "a" in a queue that is opened anew.
 fn reopened(path: &Path) -> (Sums, Option<KeyState>) {
     let q = open(path);
-    let state = q.state(&"a".into());
+    let state = q.in_memory().state("a");
     (q, state)
 }
 
@@ -139,7 +139,7 @@ fn e1_failures_and_values_outlive_a_retry_that_a_shutdown_refuses() {
     q.shut_down();
     drop(run); // put back, which is refused
     // the run that the trigger asked for gets what the failed one had, and its end says so
-    let (again, memory) = (q.try_get().unwrap(), q.num_requeues(&"a".into()));
+    let (again, memory) = (q.try_get().unwrap(), q.in_memory().num_requeues("a"));
     assert_eq!((again.value(), memory), (Some(&107), 2));
     drop(again);
     drop(q);
@@ -176,5 +176,5 @@ fn e1_a_debounced_key_outlives_a_shutdown() {
     q.shut_down();
     drop(q);
     let q = debounced(&file(&dir));
-    assert!(q.state(&"a".into()).is_some_and(|state| state.ready));
+    assert!(q.in_memory().state("a").is_some_and(|state| state.ready));
 }

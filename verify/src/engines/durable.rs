@@ -65,7 +65,7 @@ pub fn e9_a_retry_that_came_too_late_is_not_lost<E: Engine>(engine: E) {
     queue.add(key("a")).wait().expect("open");
     let held = Held::on(&queue, || Outcome::Retry("cut short".into()));
     held.begins();
-    E::shut_down(&queue);
+    queue.shut_down();
     held.goes_on();
     held.worker.join();
     drop((held, queue));
@@ -119,7 +119,7 @@ pub fn e29_what_was_cancelled_does_not_come_back_with_the_next_process<E: Engine
     let queue = engine.open();
     queue.add(key("a")).wait().expect("open");
     queue.add_after(key("late"), HOUR).wait().expect("open");
-    assert!(E::cancel(&queue, "a") && E::cancel(&queue, "late"));
+    assert!(cancel(&queue, "a") && cancel(&queue, "late"));
     drop(queue);
     let queue = engine.open();
     assert!(is_idle::<E>(&queue, "a") && is_idle::<E>(&queue, "late"));

@@ -61,7 +61,7 @@ pub fn e8_the_earlier_timer_of_a_key_stays<E: Engine>(engine: E) {
 
 pub fn e18_a_trigger_that_is_refused_gives_key_and_value_back<E: Engine>(engine: E) {
     let queue = engine.open();
-    E::shut_down(&queue);
+    queue.shut_down();
     let failed = queue.add_with(key("a"), Add::now().value(vec![1])).wait().expect_err("it is shut down");
     assert_eq!((&*failed.key, failed.value), ("a", Some(vec![1])));
     assert!(E::state(&queue, "a").is_none());
@@ -120,7 +120,7 @@ pub fn e29_what_is_cancelled_does_not_run<E: Engine>(engine: E) {
     for name in ["a", "b"] {
         queue.add(key(name)).wait().expect("open");
     }
-    assert!(E::cancel(&queue, "late") && E::cancel(&queue, "a") && !E::cancel(&queue, "a"));
+    assert!(cancel(&queue, "late") && cancel(&queue, "a") && !cancel(&queue, "a"));
     let work = Work::on(&queue, |_| Outcome::Done);
     assert_eq!(work.next().key, "b");
     assert_eq!(work.stop(), []);

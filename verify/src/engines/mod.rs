@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "the tests' names are sentences")]
 
 use requeue::{Clock as _, KeyState, Outcome, Run, Source, Worker};
-use requeue_engine::AsyncQueue;
+use requeue_engine::{DurableQueue, Store};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -29,30 +29,22 @@ macro_rules! engine_test {
 /// A place where queues are kept: an engine, as one process has it.
 pub trait Engine: Sized {
     /// A queue whose values merge: newer ones go behind older ones. It has priorities.
-    type Queue: AsyncQueue<String, Vec<u32>>
-        + Source<Key = String, Value = Vec<u32>>
-        + Clone
-        + Send
-        + Sync
-        + 'static;
+    type Store: Store<Key = String, Value = Vec<u32>>;
 
     /// An engine without queues. `None`, with a message on standard error, if it is not installed.
     fn start() -> Option<Self>;
     /// Opens the queue as the next process does, after the one before has closed it.
-    fn open(&self) -> Self::Queue;
+    fn open(&self) -> DurableQueue<Self::Store>;
     /// State of a key.
-    fn state(queue: &Self::Queue, key: &str) -> Option<State>;
-    /// Whether the key was there.
-    fn cancel(queue: &Self::Queue, key: &str) -> bool;
-    fn pause(queue: &Self::Queue, paused: bool);
-    fn shut_down(queue: &Self::Queue);
+    fn state(queue: &DurableQueue<Self::Store>, key: &str) -> Option<State>;
+    fn pause(queue: &DurableQueue<Self::Store>, paused: bool);
 }
 
 /// An engine whose queues may have groups, which take turns.
 pub trait Grouped: Engine {
     /// Opens the queue. A key's group is the part before its `/`. At most `cap` keys of each group may be
     /// held, and one group has this weight.
-    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue;
+    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> DurableQueue<Self::Store>;
 }
 
 /// The group of a key.
@@ -181,6 +173,11 @@ impl Held {
 }
 
 /// Nothing asks for a run of the key.
-fn is_idle<E: Engine>(queue: &E::Queue, name: &str) -> bool {
+fn is_idle<E: Engine>(queue: &DurableQueue<E::Store>, name: &str) -> bool {
     E::state(queue, name).is_none_or(|it| !it.ready && !it.held && !it.dirty && it.due_in.is_none())
+}
+
+/// Cancels a key. Whether it was there.
+fn cancel(queue: &DurableQueue<impl Store<Key = String>>, name: &str) -> bool {
+    queue.cancel(&key(name)).wait().expect("it can be written").is_some()
 }

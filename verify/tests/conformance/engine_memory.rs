@@ -2,6 +2,7 @@
 
 use requeue::limiter::Exponential;
 use requeue::{Builder, GroupRules, Scope, WorkQueue};
+use requeue_engine::DurableQueue;
 use requeue_verify::engines::{Engine, Grouped, State, group};
 use std::time::Duration;
 
@@ -13,32 +14,27 @@ fn builder() -> Builder<String, Vec<u32>> {
 }
 
 impl Engine for Memory {
-    type Queue = WorkQueue<String, Vec<u32>>;
+    type Store = WorkQueue<String, Vec<u32>>;
 
     fn start() -> Option<Self> {
         Some(Self)
     }
-    fn open(&self) -> Self::Queue {
-        builder().build().expect("a queue")
+    fn open(&self) -> DurableQueue<Self::Store> {
+        DurableQueue::new(builder().build().expect("a queue"))
     }
-    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
+    fn state(queue: &DurableQueue<Self::Store>, key: &str) -> Option<State> {
         queue.state(key).map(|known| State::of(queue, &known))
     }
-    fn cancel(queue: &Self::Queue, key: &str) -> bool {
-        queue.cancel(key).is_some()
-    }
-    fn pause(queue: &Self::Queue, paused: bool) {
+    fn pause(queue: &DurableQueue<Self::Store>, paused: bool) {
         _ = if paused { queue.pause(Scope::Queue) } else { queue.resume(Scope::Queue) };
-    }
-    fn shut_down(queue: &Self::Queue) {
-        queue.shut_down();
     }
 }
 
 impl Grouped for Memory {
-    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue {
+    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> DurableQueue<Self::Store> {
         let rules = GroupRules::new().cap(cap).weight(move |it| if it == weight.0 { weight.1 } else { 1 });
-        builder().group_by_with(|key: &String| group(key), rules).build().expect("a queue")
+        let queue = builder().group_by_with(|key: &String| group(key), rules).build();
+        DurableQueue::new(queue.expect("a queue"))
     }
 }
 

@@ -2,7 +2,7 @@
 //! `tests/rules.rs`.
 
 use requeue_engine::Status;
-use requeue_postgres::{GroupRules, Postgres, Queue, QueueBuilder};
+use requeue_postgres::{GroupRules, Postgres, PostgresStore, Queue, QueueBuilder};
 use requeue_verify::cluster::Cluster;
 use requeue_verify::engines::{Engine, Grouped, State, group};
 
@@ -17,17 +17,17 @@ impl Database {
 }
 
 impl Engine for Database {
-    type Queue = Queue<String, Vec<u32>>;
+    type Store = PostgresStore<String, Vec<u32>>;
 
     fn start() -> Option<Self> {
         let url = Cluster::shared()?.database();
         Postgres::connect(&url).wait().expect("it is up").migrate().wait().expect("a schema");
         Some(Self(url))
     }
-    fn open(&self) -> Self::Queue {
+    fn open(&self) -> Queue<String, Vec<u32>> {
         self.builder().open().wait().expect("the schema is there")
     }
-    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
+    fn state(queue: &Queue<String, Vec<u32>>, key: &str) -> Option<State> {
         let known = queue.state(&key.to_owned()).wait().expect("it is up")?;
         Some(State {
             ready: known.status == Status::Ready,
@@ -39,21 +39,15 @@ impl Engine for Database {
             priority: known.priority,
         })
     }
-    fn cancel(queue: &Self::Queue, key: &str) -> bool {
-        queue.cancel(&key.to_owned()).wait().expect("it is up")
-    }
-    fn pause(queue: &Self::Queue, paused: bool) {
+    fn pause(queue: &Queue<String, Vec<u32>>, paused: bool) {
         let client = queue.client();
         let op = if paused { client.pause() } else { client.resume() };
         op.wait().expect("it is up");
     }
-    fn shut_down(queue: &Self::Queue) {
-        queue.shut_down();
-    }
 }
 
 impl Grouped for Database {
-    fn open_with_groups(&self, cap: usize, (named, weight): (&'static str, u32)) -> Self::Queue {
+    fn open_with_groups(&self, cap: usize, (named, weight): (&'static str, u32)) -> Queue<String, Vec<u32>> {
         let rules = GroupRules::new().cap(cap).weight(&named.to_owned(), weight);
         let queue = self.builder().group_by_with(|key| group(key), rules);
         queue.open().wait().expect("the schema is there")

@@ -6,7 +6,7 @@ mod common;
 
 use common::once_free;
 use requeue::{Builder, GroupRules};
-use requeue_sqlite::{Queue, Sqlite};
+use requeue_sqlite::{Queue, Sqlite, SqliteStore};
 use requeue_verify::engines::{Engine, Grouped, State, group};
 
 struct File(tempfile::TempDir);
@@ -22,31 +22,25 @@ impl File {
 }
 
 impl Engine for File {
-    type Queue = Queue<String, Vec<u32>>;
+    type Store = SqliteStore<String, Vec<u32>>;
 
     fn start() -> Option<Self> {
         Some(Self(requeue_verify::durable::folder()))
     }
-    fn open(&self) -> Self::Queue {
+    fn open(&self) -> Queue<String, Vec<u32>> {
         self.open_as(Builder::priorities)
     }
-    fn state(queue: &Self::Queue, key: &str) -> Option<State> {
-        queue.state(&key.to_owned()).map(|known| State::of(queue, &known))
+    fn state(queue: &Queue<String, Vec<u32>>, key: &str) -> Option<State> {
+        queue.in_memory().state(key).map(|known| State::of(queue, &known))
     }
-    fn cancel(queue: &Self::Queue, key: &str) -> bool {
-        queue.cancel(&key.to_owned()).wait().expect("it can be written").is_some()
-    }
-    fn pause(queue: &Self::Queue, paused: bool) {
+    fn pause(queue: &Queue<String, Vec<u32>>, paused: bool) {
         let op = if paused { queue.pause() } else { queue.resume() };
         op.wait().expect("it can be written");
-    }
-    fn shut_down(queue: &Self::Queue) {
-        queue.shut_down();
     }
 }
 
 impl Grouped for File {
-    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Self::Queue {
+    fn open_with_groups(&self, cap: usize, weight: (&'static str, u32)) -> Queue<String, Vec<u32>> {
         let rules = GroupRules::new().cap(cap).weight(move |it| if it == weight.0 { weight.1 } else { 1 });
         self.open_as(|front| front.priorities().group_by_with(|key: &String| group(key), rules))
     }

@@ -37,8 +37,12 @@ fn work(q: &world::Q) -> (Worker, mpsc::Receiver<(u64, Fence)>) {
 fn until_idle(q: &Queue<u64, ledger::Numbers>, keys: std::ops::Range<u64>) {
     let began = Instant::now();
     for key in keys {
-        while q.state(&key).is_some() {
-            assert!(began.elapsed() < LONG, "{key} does not come to its end: {:?}", q.state(&key));
+        while q.in_memory().state(&key).is_some() {
+            assert!(
+                began.elapsed() < LONG,
+                "{key} does not come to its end: {:?}",
+                q.in_memory().state(&key)
+            );
             std::thread::sleep(Duration::from_micros(100));
         }
     }

@@ -217,7 +217,7 @@ impl Thread {
     fn once(&mut self) {
         let key = own(Kind::Once, self.number);
         let Some(number) = self.add(key) else { return };
-        while self.q.state(&key).is_some_and(|state| state.ready || state.held) {
+        while self.q.in_memory().state(&key).is_some_and(|state| state.ready || state.held) {
             if self.ends() {
                 return;
             }
@@ -231,11 +231,11 @@ impl Thread {
 
     fn fails(&mut self) {
         let key = own(Kind::Fails, self.number);
-        let idle = self.q.state(&key).is_none();
+        let idle = self.q.in_memory().state(&key).is_none();
         let number = if idle { self.add(key) } else { Some(self.ledger.number(key)) };
         let Some(number) = number else { return };
         std::thread::sleep(Duration::from_micros(self.seeded.below(1500)));
-        let Some(state) = self.q.state(&key) else { return };
+        let Some(state) = self.q.in_memory().state(&key) else { return };
         if !state.held && self.ledger.entry(key).acked == number && self.write() {
             self.ledger.entry(key).failures = (number, state.failures);
         }

@@ -1,4 +1,4 @@
-//! The store: a file as used by the process that works on its queues, read, and written in transactions.
+//! The connection: a file as used by the process that works on its queues, read, and written in transactions.
 
 use crate::inbox::{self, InboxRow, MOST_REQUESTS, bury, fold, obey, pause};
 use crate::lock::{Database, Turn, Writes, bequeath, has_heir};
@@ -64,7 +64,7 @@ struct Epoch {
 }
 
 /// The connection of the process that works.
-pub(crate) struct Store {
+pub(crate) struct RunnerConn {
     open: Open,
     path: PathBuf,
     /// SQLite's counter of other connections' writes.
@@ -133,7 +133,7 @@ fn has_no_room(_: &Path) -> bool {
 /// A key that comes again: the interval, and the schedule behind it.
 pub(crate) type Scheduled = (Vec<u8>, Duration, Option<String>);
 
-impl Store {
+impl RunnerConn {
     /// Opens the file, or creates it. On a full disk it is only read until there is room.
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
         let open = match Link::open(path, Writes::Runner) {
