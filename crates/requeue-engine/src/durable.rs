@@ -1,8 +1,12 @@
 //! [`DurableQueue`]: the handle to a queue of any engine.
 
-use crate::{AddFailed, Adding, AsyncQueue, EngineError, LocalQueue, Op, Store, StoredTrigger, Trigger};
+use crate::{
+    AddFailed, Adding, AsyncQueue, AwaitsRuns, EngineError, LocalQueue, Op, RunTeller, Store, StoredTrigger,
+    Trigger,
+};
 use requeue::{
-    Add, Drain, DrainOptions, Get, GetMany, Item, Items, NotHeld, ShutDown, Source, TryGetError, WorkQueue,
+    Add, AwaitedRun, Drain, DrainOptions, Get, GetMany, Item, Items, NotHeld, ShutDown, Source, TryGetError,
+    WorkQueue,
 };
 use std::ops::Deref;
 use std::sync::Arc;
@@ -123,7 +127,7 @@ impl<S: Store> DurableQueue<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn add_with(&self, key: S::Key, how: Add<S::Value>) -> Adding<S> {
-        self.trigger(key, how, None)
+        self.trigger(key, how, None, None)
     }
 
     /// Asks for a run of the key with the options of `how`, and for another one `every` after each run that is not
@@ -147,10 +151,16 @@ impl<S: Store> DurableQueue<S> {
     /// }
     /// ```
     pub fn add_every(&self, key: S::Key, every: Duration, how: Add<S::Value>) -> Adding<S> {
-        self.trigger(key, how, Some(every))
+        self.trigger(key, how, Some(every), None)
     }
 
-    fn trigger(&self, key: S::Key, how: Add<S::Value>, every: Option<Duration>) -> Adding<S> {
+    fn trigger(
+        &self,
+        key: S::Key,
+        how: Add<S::Value>,
+        every: Option<Duration>,
+        teller: Option<RunTeller>,
+    ) -> Adding<S> {
         let options = match self.store.refusal() {
             Some(error) => Err(error),
             None => StoredTrigger::of(&how).map_err(|why| EngineError::NotApplied(why.into())),
@@ -164,7 +174,7 @@ impl<S: Store> DurableQueue<S> {
             // so that it counts as refused: no queue opens again
             return queue.add_with(key, how).map_err(AddFailed::from).into();
         }
-        self.store.add(Trigger { key, value: how.into_value(), options, every })
+        self.store.add(Trigger { key, value: how.into_value(), options, every, teller })
     }
 
     /// Cancels everything that asks for a run of the key: it is no longer ready or waiting, its value is taken, it does
@@ -343,6 +353,31 @@ impl<S: Store> DurableQueue<S> {
         let drain = self.in_memory().drain(options);
         self.store.on_shut_down();
         drain
+    }
+}
+
+impl<S: AwaitsRuns> DurableQueue<S> {
+    /// Asks for a run of the key like [`add_with`](Self::add_with), and returns that run to be awaited, once the trigger is
+    /// durable: [`WorkQueue::await_run`].
+    ///
+    /// The run has ended then, and its end may not be written: if the process dies, the key may run again.
+    ///
+    /// # Errors
+    ///
+    /// Like [`add_with`](Self::add_with).
+    ///
+    /// ```
+    /// # use requeue::{Add, RunEnd, WorkQueue};
+    /// # use requeue_engine::DurableQueue;
+    /// # let q = DurableQueue::new(WorkQueue::<u64>::new());
+    /// let run = q.await_run(4711, Add::now()).wait()?;
+    /// q.try_get()?.succeed(); // in a worker
+    /// assert_eq!(run.wait()?, RunEnd::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn await_run(&self, key: S::Key, how: Add<S::Value>) -> Op<AwaitedRun, AddFailed<S::Key, S::Value>> {
+        let (teller, run) = RunTeller::pair();
+        self.trigger(key, how, None, Some(teller)).map(|_| run)
     }
 }
 

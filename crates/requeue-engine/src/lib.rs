@@ -39,11 +39,11 @@ pub use listed::{Holder, Listed, Status};
 pub use op::{Call, Op};
 #[doc(inline)]
 pub use requeue::engine::{
-    EngineGauges, Journal, Known, LeaseGauges, LocalQueue, ReadEngine, StoreGauges, StoredTrigger, engine_of,
-    with_journal,
+    EngineGauges, Journal, Known, LeaseGauges, LocalQueue, ReadEngine, RunTeller, StoreGauges, StoredTrigger,
+    engine_of, with_journal,
 };
 pub use schedule::Schedule;
-pub use store::{Adding, Store, Trigger};
+pub use store::{Adding, AwaitsRuns, Store, Trigger};
 
 /// The example of the crate's README.
 #[cfg(doctest)]

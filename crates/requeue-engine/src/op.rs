@@ -135,6 +135,38 @@ impl<T, E> Op<T, E> {
     }
 }
 
+impl<T: 'static, E: 'static> Op<T, E> {
+    /// The call, with its value changed by `f`.
+    ///
+    /// ```
+    /// # use requeue_engine::{EngineError, Op};
+    /// let ended: Op<u32> = Ok(7).into();
+    /// assert_eq!(ended.map(|seven| seven + 1).wait()?, 8);
+    /// # Ok::<(), EngineError>(())
+    /// ```
+    pub fn map<U>(self, f: impl FnOnce(T) -> U + Send + 'static) -> Op<U, E> {
+        match self.0 {
+            State::Ended(ended) => Op(State::Ended(ended.map(|ended| ended.map(f)))),
+            State::Goes(call) => Op::of(Mapped(call, Some(f))),
+        }
+    }
+}
+
+/// A call, and what changes its value.
+struct Mapped<T, E, F>(Box<dyn Call<T, E>>, Option<F>);
+
+impl<T, U, E, F: FnOnce(T) -> U + Send> Call<U, E> for Mapped<T, E, F> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<U, E>> {
+        let Self(call, f) = self;
+        call.poll(cx).map(|ended| ended.map(f.take().expect("it is not polled after its end")))
+    }
+
+    fn wait(self: Box<Self>) -> Result<U, E> {
+        let Self(call, f) = *self;
+        call.wait().map(f.expect("it is not waited for after its end"))
+    }
+}
+
 impl<T, E> From<Result<T, E>> for Op<T, E> {
     /// A call that has ended.
     fn from(ended: Result<T, E>) -> Self {

@@ -1,6 +1,6 @@
 //! [`Store`]: the part of a durable queue that each engine writes for itself.
 
-use crate::{AddFailed, EngineError, Key, Op, StoredTrigger};
+use crate::{AddFailed, EngineError, Key, Op, RunTeller, StoredTrigger};
 use requeue::{Added, Cancelled, Source, WorkQueue};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,9 +36,9 @@ use std::time::Duration;
 ///     }
 ///     fn add(self: &Arc<Self>, trigger: Trigger<u32, ()>) -> Adding<Self> {
 ///         self.list.lock().unwrap().push(trigger.key); // first it is written
-///         let Trigger { key, options, .. } = trigger;
+///         let Trigger { key, options, teller, .. } = trigger;
 ///         let front = self.in_memory.front();
-///         front.apply(&self.in_memory, key, None, options, 1).map_err(AddFailed::from).into()
+///         front.apply(&self.in_memory, key, None, options, 1, teller).map_err(AddFailed::from).into()
 ///     }
 ///     fn cancel(&self, key: &u32) -> Op<Option<Cancelled>> {
 ///         self.list.lock().unwrap().retain(|it| it != key);
@@ -115,6 +115,19 @@ pub trait Store: Send + Sync + Sized + 'static {
     fn on_shut_down(&self) {}
 }
 
+/// A store whose keys all run in this process, so that a caller can [await](crate::DurableQueue::await_run) a run: its
+/// [`add`](Store::add) hands the trigger's [`teller`](Trigger::teller) to the queue in memory.
+///
+/// ```
+/// # use requeue::Add;
+/// # use requeue_engine::{AwaitsRuns, DurableQueue};
+/// async fn load(q: &DurableQueue<impl AwaitsRuns<Key = u64>>) -> Result<(), Box<dyn std::error::Error>> {
+///     q.await_run(4711, Add::now()).await?.await?;
+///     Ok(())
+/// }
+/// ```
+pub trait AwaitsRuns: Store {}
+
 /// A call that writes a trigger into the store `S`.
 ///
 /// ```
@@ -144,6 +157,8 @@ pub struct Trigger<K, V> {
     pub options: StoredTrigger,
     /// The key comes again so long after each run.
     pub every: Option<Duration>,
+    /// Is told how the run ends: for the queue in memory. `None` in a store that is not [`AwaitsRuns`].
+    pub teller: Option<RunTeller>,
 }
 
 impl<K, V> Trigger<K, V> {
@@ -174,11 +189,13 @@ impl<K: Key, V: Send + 'static> Store for WorkQueue<K, V> {
             let why = "a queue in memory does not add keys again: call `again` at the end of each run";
             return Err(trigger.failed(EngineError::NotApplied(why.into()))).into();
         }
-        let Trigger { key, value, options, .. } = trigger;
-        self.front().apply(self, key, value, options, 0).map_err(AddFailed::from).into()
+        let Trigger { key, value, options, teller, .. } = trigger;
+        self.front().apply(self, key, value, options, 0, teller).map_err(AddFailed::from).into()
     }
 
     fn cancel(&self, key: &K) -> Op<Option<Cancelled<V>>> {
         Ok(Self::cancel(self, key)).into()
     }
 }
+
+impl<K: Key, V: Send + 'static> AwaitsRuns for WorkQueue<K, V> {}

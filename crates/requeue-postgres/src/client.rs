@@ -534,13 +534,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cancel(&self, key: &impl Key) -> Op<bool> {
-        self.cancels(key, |was_there| was_there)
-    }
-
-    /// Cancels a key: `said` makes the answer of whether there was something.
-    pub(crate) fn cancels<T: Send + 'static>(&self, key: &impl Key, said: fn(bool) -> T) -> Op<T> {
-        let cancel = "select requeue.cancel($1, $2)";
-        self.one(cancel, Some(key.to_bytes().into()), move |row| said(row.get(0)))
+        self.one("select requeue.cancel($1, $2)", Some(key.to_bytes().into()), |row| row.get(0))
     }
 
     /// Cancels each of the keys, in one transaction. Returns the number of those that had something to cancel.

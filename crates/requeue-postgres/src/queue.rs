@@ -11,7 +11,8 @@ use crate::run_ledger::{Claimed, Gave, How, RunLedger};
 use crate::typed::{Param, with_types};
 use requeue::{Add, Added, Restore, Source, WorkQueue};
 use requeue_engine::{
-    Adding, Answer, DurableQueue, EngineError, Key, Listed, LocalQueue, Op, ReadEngine, Store, StoredTrigger, Trigger,
+    Adding, Answer, DurableQueue, EngineError, Key, Listed, LocalQueue, Op, ReadEngine, Store, StoredTrigger,
+    Trigger,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -123,7 +124,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Store for Postgre
     }
 
     fn cancel(&self, key: &K) -> Op<Option<()>> {
-        self.client().cancels(key, |was_there| was_there.then_some(()))
+        self.client().cancel(key).map(|was_there| was_there.then_some(()))
     }
 
     fn refusal(&self) -> Option<EngineError> {

@@ -304,7 +304,11 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         drop(inner.ledger.applies.set(Arc::new(move |key, options, ticket| {
             // where the queue is closed by now the file has it
             if let Some(inner) = applies.upgrade() {
-                drop(inner.apply(Trigger { key, value: None, options, every: None }, ticket, None));
+                drop(inner.apply(
+                    Trigger { key, value: None, options, every: None, teller: None },
+                    ticket,
+                    None,
+                ));
             }
         })));
         let mut dead = Vec::new();

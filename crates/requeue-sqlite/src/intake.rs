@@ -41,7 +41,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Intake for Inner<
         let options = StoredTrigger { delay, priority, absorbs: request.absorbs() };
         let due = (*at).saturating_add(request.delay.map_or(0, micros));
         let rule = Rule::stored(request.rule.as_deref(), due);
-        let trigger = Trigger { key: known, value, options, every: *every };
+        let trigger = Trigger { key: known, value, options, every: *every, teller: None };
         let told = move |written: Result<(), EngineError>| {
             if written.is_ok() {
                 drop(self.apply(trigger, ticket, rule));

@@ -8,7 +8,7 @@ use crate::run_ledger::RunLedger;
 use crate::schedule::Rule;
 use requeue::{AddError, Added, Cancelled, Refused, Scope, Source, WorkQueue};
 use requeue_engine::{
-    AddFailed, Adding, Answer, DurableQueue, EngineError, Key, Op, Store, StoredTrigger, Trigger,
+    AddFailed, Adding, Answer, AwaitsRuns, DurableQueue, EngineError, Key, Op, Store, StoredTrigger, Trigger,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,11 +76,12 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Store for SqliteS
         &self.inner.front
     }
 
-    fn add(self: &Arc<Self>, trigger: Trigger<K, V>) -> Adding<Self> {
+    fn add(self: &Arc<Self>, mut trigger: Trigger<K, V>) -> Adding<Self> {
         let Inner { front, ledger, merge, .. } = &*self.inner;
-        let Trigger { options: StoredTrigger { delay, priority, .. }, value, every, .. } = &trigger;
+        let Trigger { options: StoredTrigger { delay, priority, .. }, value, every, teller, key } =
+            &mut trigger;
         let says_nothing = delay.is_none() && *priority == 0 && value.is_none() && every.is_none();
-        if says_nothing && front.front().joins(front, &trigger.key) {
+        if says_nothing && front.front().joins(front, key, teller) {
             // A trigger that is on the disk has made it so, and its row stays until a run has ended that begins
             // after this.
             return Ok(Added::Coalesced).into();
@@ -91,7 +92,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Store for SqliteS
         };
         let row = TriggerRow {
             queue: ledger.queue,
-            key: trigger.key.to_bytes().into(),
+            key: key.to_bytes().into(),
             ticket: 0,
             at: (ledger.clocks.wall)(),
             delay: delay.filter(|delay| !delay.is_zero()),
@@ -120,6 +121,8 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Store for SqliteS
         self.when_written(self.inner.front.cancel(key))
     }
 }
+
+impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> AwaitsRuns for SqliteStore<K, V> {}
 
 impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> SqliteStore<K, V> {
     pub(crate) fn new(inner: Arc<Inner<K, V>>) -> Self {
@@ -282,7 +285,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         ticket: u64,
         rule: Option<Rule>,
     ) -> Result<Added, AddFailed<K, V>> {
-        let Trigger { key, value, mut options, every } = trigger;
+        let Trigger { key, value, mut options, every, teller } = trigger;
         let front = &self.front;
         if let Some(every) = every {
             let replaces = self.ledger.runs().set_every(&key, every, rule);
@@ -290,8 +293,9 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
             options.absorbs |= replaces && front.num_requeues(&key) == 0;
         }
         let again = key.clone();
-        let applied =
-            catch_unwind(AssertUnwindSafe(|| front.front().apply(front, key, value, options, ticket)));
+        let applied = catch_unwind(AssertUnwindSafe(|| {
+            front.front().apply(front, key, value, options, ticket, teller)
+        }));
         match applied {
             Ok(Ok(added)) => Ok(added),
             Ok(Err(AddError { key, value, reason: Refused::ShutDown })) => {

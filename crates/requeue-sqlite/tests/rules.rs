@@ -4,7 +4,7 @@
 mod common;
 
 use self::common::{LONG, once_free};
-use requeue::{Add, Added, Fence, Outcome, Run, Worker};
+use requeue::{Add, Added, Fence, NoRun, Outcome, Run, RunEnd, Worker};
 use requeue_engine::{AddFailed, EngineError};
 use requeue_sqlite::{Queue, Sqlite};
 use std::path::{Path, PathBuf};
@@ -82,6 +82,24 @@ fn e6_a_trigger_that_changes_nothing_writes_nothing() {
         assert_eq!(q.add("a".into()).wait().unwrap(), Added::Coalesced);
     }
     assert_eq!(file.commits(), commits);
+}
+
+#[test]
+fn b12_a_run_that_is_awaited_is_one_for_all_callers_and_only_the_first_trigger_is_written() {
+    let dir = Dir::new();
+    let file = Sqlite::open(dir.file()).unwrap();
+    let q = file.queue::<String>("orders").open().unwrap();
+    let first = q.await_run("a".into(), Add::now()).wait().unwrap();
+    let commits = file.commits();
+    let others: Vec<_> =
+        (0..100).map(|_| q.await_run("a".into(), Add::now()).wait().unwrap()).chain([first]).collect();
+    assert_eq!(file.commits(), commits);
+    assert_eq!(work(&q, || Outcome::GiveUp("no such order".into())).len(), 1);
+    assert!(others.into_iter().all(|run| run.wait() == Ok(RunEnd::GiveUp)));
+    let left = q.await_run("b".into(), Add::now()).wait().unwrap();
+    drop(q);
+    assert_eq!(left.wait(), Err(NoRun::Dropped), "the next process runs it");
+    assert_eq!(keys(&work(&dir.open(), || Outcome::Done)), ["b"]);
 }
 
 static WALL: AtomicI64 = AtomicI64::new(1_000_000_000_000_000);

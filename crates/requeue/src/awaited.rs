@@ -44,10 +44,36 @@ enum Progress {
     Ended(Result<RunEnd, NoRun>),
 }
 
-/// The queue's end of an [`AwaitedRun`].
-struct Teller(Arc<Mutex<Progress>>);
+/// The queue's end of an [`AwaitedRun`]. Dropped with nothing told, it tells [`NoRun::Dropped`].
+///
+/// An engine hands it to the queue in memory together with the trigger.
+///
+/// ```
+/// # use requeue::{NoRun, engine::RunTeller};
+/// let (teller, run) = RunTeller::pair();
+/// drop(teller);
+/// assert_eq!(run.wait(), Err(NoRun::Dropped));
+/// ```
+pub struct RunTeller(Arc<Mutex<Progress>>);
 
-impl Teller {
+impl RunTeller {
+    /// A run to be awaited, and the queue's end of it.
+    ///
+    /// ```
+    /// # use requeue::{RunEnd, Source, WorkQueue, engine::RunTeller};
+    /// let q = WorkQueue::<u32>::new();
+    /// q.add(4711)?;
+    /// let (teller, run) = RunTeller::pair();
+    /// assert!(q.front().joins(&q, &4711, &mut Some(teller)));
+    /// q.try_get()?.succeed();
+    /// assert_eq!(run.wait(), Ok(RunEnd::Done));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pair() -> (Self, AwaitedRun) {
+        let progress = Arc::new(Mutex::new(Progress::Waits(None)));
+        (Self(progress.clone()), AwaitedRun(progress))
+    }
+
     fn tell(&self, how: Result<RunEnd, NoRun>) {
         let mut progress = self.0.lock();
         if let Progress::Waits(waker) = &mut *progress {
@@ -60,7 +86,7 @@ impl Teller {
     }
 }
 
-impl Awaiter for Teller {
+impl Awaiter for RunTeller {
     fn ended(self: Box<Self>, how: Result<RunEnd, NoRun>) {
         self.tell(how);
     }
@@ -70,7 +96,7 @@ impl Awaiter for Teller {
     }
 }
 
-impl Drop for Teller {
+impl Drop for RunTeller {
     /// The queue is gone with all that it had not told.
     fn drop(&mut self) {
         self.tell(Err(NoRun::Dropped));
@@ -127,6 +153,7 @@ impl Future for AwaitedRun {
 }
 
 debug!([] AwaitedRun, |run| { ended: matches!(*run.0.lock(), Progress::Ended(_)) });
+debug!([] RunTeller, |teller| { told: matches!(*teller.0.lock(), Progress::Ended(_)) });
 
 impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Asks for a run of `key` like [`add_with`](Self::add_with), and returns that run to be awaited: see [`AwaitedRun`].
@@ -161,12 +188,11 @@ impl<K: Eq, V> Shared<K, V> {
         hash: u32,
         options: &TriggerOptions,
     ) -> Result<AwaitedRun, AddError<K, V>> {
-        let progress = Arc::new(Mutex::new(Progress::Waits(None)));
-        let teller = Box::new(Teller(progress.clone()));
+        let (teller, run) = RunTeller::pair();
         let mut trigger = Kept(trigger);
         let accepted = self.try_trigger_and(&mut trigger.0, hash, options, None, None, |core, accepted| {
-            core.await_run(accepted.ticket, teller);
+            core.await_run(accepted.ticket, Box::new(teller));
         });
-        accepted.map(|_| AwaitedRun(progress)).map_err(|reason| refused(&mut trigger.0, reason))
+        accepted.map(|_| run).map_err(|reason| refused(&mut trigger.0, reason))
     }
 }

@@ -1,5 +1,6 @@
 //! The seam for engines. Users find it in the crate `requeue-engine`, beside all else that engines share.
 
+pub use crate::awaited::RunTeller;
 pub use crate::engine_gauges::{EngineGauges, LeaseGauges, ReadEngine, StoreGauges};
 pub use crate::journal::{Journal, Known};
 pub use crate::source::LocalQueue;
@@ -142,7 +143,8 @@ impl<K, V> LocalQueue<K, V> {
     }
 
     /// Adds the key if that changes nothing that an engine has to write: the key is in line, or runs again
-    /// after its run, and its priority is at least 0. Returns false if it was not added.
+    /// after its run, and its priority is at least 0. Returns false if it was not added. If it was, the `teller` is taken,
+    /// and told how that run ends.
     ///
     /// # Panics
     ///
@@ -151,13 +153,13 @@ impl<K, V> LocalQueue<K, V> {
     /// ```
     /// # use requeue::{Source, WorkQueue};
     /// let q = WorkQueue::<u32>::new();
-    /// assert!(!q.front().joins(&q, &4711));
+    /// assert!(!q.front().joins(&q, &4711, &mut None));
     /// q.add(4711)?;
-    /// assert!(q.front().joins(&q, &4711));
+    /// assert!(q.front().joins(&q, &4711, &mut None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn joins<S>(&self, queue: &WorkQueue<K, V, S>, key: &K) -> bool
+    pub fn joins<S>(&self, queue: &WorkQueue<K, V, S>, key: &K, teller: &mut Option<RunTeller>) -> bool
     where
         K: Hash + Eq,
         S: BuildHasher,
@@ -168,7 +170,12 @@ impl<K, V> LocalQueue<K, V> {
                 .core
                 .state(key, hash)
                 .is_some_and(|state| (state.ready || state.dirty) && state.priority >= 0);
-            is_asked && matches!(hold.core.add_known(key, hash), Ok(Some(_)))
+            let added = if is_asked { hold.core.add_known(key, hash) } else { Ok(None) };
+            let Ok(Some(accepted)) = added else { return false };
+            if let Some(teller) = teller.take() {
+                hold.core.await_run(accepted.ticket, Box::new(teller));
+            }
+            true
         })
     }
 
@@ -226,7 +233,7 @@ impl<K, V> LocalQueue<K, V> {
         self.shared.metrics.is_some()
     }
 
-    /// Gives the queue a trigger that has been written.
+    /// Gives the queue a trigger that has been written. The `teller`, if there is one, is told how its run ends.
     ///
     /// # Errors
     ///
@@ -240,7 +247,7 @@ impl<K, V> LocalQueue<K, V> {
     /// # use requeue::{Add, Added, Source, WorkQueue, engine::StoredTrigger};
     /// let q = WorkQueue::<u32>::new();
     /// let asked = StoredTrigger::of(&Add::<()>::after(std::time::Duration::ZERO))?;
-    /// assert_eq!(q.front().apply(&q, 4711, None, asked, 1)?, Added::Ready);
+    /// assert_eq!(q.front().apply(&q, 4711, None, asked, 1, None)?, Added::Ready);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn apply<S>(
@@ -250,6 +257,7 @@ impl<K, V> LocalQueue<K, V> {
         value: Option<V>,
         asked: StoredTrigger,
         ticket: u64,
+        teller: Option<RunTeller>,
     ) -> AddResult<K, V>
     where
         K: Hash + Eq,
@@ -272,6 +280,9 @@ impl<K, V> LocalQueue<K, V> {
         let added = shared.pass(Trigger::new(key, value), reading, |core, trigger| {
             let added = core.trigger(trigger, hash, &options, &Limit::NONE);
             shared.tell_journal(|journal| journal.applied(ticket));
+            if let (Ok(accepted), Some(teller)) = (&added, teller) {
+                core.await_run(accepted.ticket, Box::new(teller));
+            }
             added
         });
         if reading.is_some() && added.is_ok() {
