@@ -97,7 +97,9 @@ impl Drop for InFile {
         }
         self.queue.written().wait().expect("it can be written");
         let client = Client::open(self.folder.path().join("q.db")).expect("the file is there");
-        let listed = client.list(NAME).expect("it can be read").into_iter().map(|it| {
+        // a key that gave up is kept with its reason until it is added again
+        let listed = client.list(NAME).expect("it can be read").into_iter();
+        let listed = listed.filter(|it| it.status != Status::Dead).map(|it| {
             let id = std::str::from_utf8(&it.key).ok().and_then(|id| id.parse::<u64>().ok());
             (id.expect("a number"), (it.status != Status::Idle, it.failures))
         });

@@ -57,7 +57,9 @@ fn w_the_reason_of_an_item_that_gives_up_reaches_the_hooks_and_the_journal() {
     drop(worker);
     drop(other);
     assert_eq!(told.iter().collect::<Vec<_>>(), ["a: no such order"]);
-    assert_eq!(heard(&journal), ["a gives up: no such order", "a: None", "b: None"]);
+    let heard = heard(&journal);
+    assert_eq!(heard[..2], ["a gives up: no such order", "a: None"]);
+    assert!(!heard[2..].iter().any(|call| call.contains("gives up")), "{heard:?}");
 }
 
 /// With the hook `on_end` the key is read after the end of its run: the run is kept until the hook has
