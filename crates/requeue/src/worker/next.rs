@@ -145,11 +145,7 @@ impl<K, V> WorkerLoop<K, V> {
             (self.ask.ending, payload) = cell.take_run();
         }
         let payload = DropsQuietly(&mut payload);
-        let step = self.look(&shared.set, waker, look);
-        if payload.0.is_some() {
-            quietly(|| drop(payload.0.take()));
-        }
-        match step {
+        match self.look(&shared.set, payload.0, waker, look) {
             Step::Ready(Some(handout)) => {
                 let (run, value, began) = (self.slot.run(), handout.value, shared.begins());
                 let cell = match unique {
@@ -178,10 +174,13 @@ impl<K, V> WorkerLoop<K, V> {
         }
     }
 
+    /// Looks for a key until there is one or the worker must wait or leave. Drops the payload of the run before once that has
+    /// ended: before the worker leaves, so that a stop has waited for users' code.
     #[inline]
     fn look<'w>(
         &mut self,
         set: &WorkerSet,
+        payload: &mut Option<V>,
         waker: impl Fn() -> &'w Waker,
         mut look: impl FnMut(&mut Waiting<'static, K, V>, &mut NextKey<K>) -> Step<Option<Handout<K, V>>>,
     ) -> Step<Option<Handout<K, V>>> {
@@ -194,7 +193,11 @@ impl<K, V> WorkerLoop<K, V> {
                     None => return Step::Ready(None),
                 }
             }
-            match look(&mut self.waiting, &mut self.ask) {
+            let step = look(&mut self.waiting, &mut self.ask);
+            if payload.is_some() {
+                quietly(|| drop(payload.take()));
+            }
+            match step {
                 Step::Ready(Some(handout)) => {
                     if !self.ask.at_once {
                         set.look_ended(&self.slot);
