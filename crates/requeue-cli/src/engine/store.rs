@@ -173,9 +173,24 @@ impl Store {
                 Self::File(file) => file.cancel_many(queue, keys),
                 Self::Server(server) => server.client(queue).cancel_many(keys).wait(),
             };
-            match some {
-                Ok(some) => cancelled += some,
-                Err(e) => return (cancelled, Some(e)),
+            match (some, &*self) {
+                (Ok(some), _) => cancelled += some,
+                // one that can't be cancelled does not keep the others
+                (Err(EngineError::NotApplied(_)), Self::Server(server)) => {
+                    let client = server.client(queue);
+                    let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
+                    let mut failed = None;
+                    for op in asked {
+                        match op.wait() {
+                            Ok(was_there) => cancelled += u64::from(was_there),
+                            Err(e) => failed = Some(e),
+                        }
+                    }
+                    if failed.is_some() {
+                        return (cancelled, failed);
+                    }
+                }
+                (Err(e), _) => return (cancelled, Some(e)),
             }
         }
         (cancelled, None)
