@@ -394,3 +394,24 @@ fn the_public_items_are_those_that_are_written_down() {
         stale.join("\n")
     );
 }
+
+/// Functions and types that users of `requeue` can name. Neither number may grow: who adds one takes another away.
+#[test]
+fn the_face_of_the_queue_does_not_grow() {
+    let listing = listing("requeue");
+    let used = listing.lines().filter_map(|line| line.strip_prefix("use "));
+    let names: BTreeSet<&str> = used.filter_map(|path| path.rsplit("::").next()).collect();
+    let is_function = |line: &str| {
+        let item = match line.split_once("::") {
+            Some((owner, item)) if names.contains(owner) => item,
+            _ => line,
+        };
+        let item = item.trim_start_matches("#[must_use] ").trim_start_matches("const ");
+        item.starts_with("fn ")
+    };
+    let functions = listing.lines().filter(|line| is_function(line)).count();
+    let types = names.iter().filter(|name| name.starts_with(|first: char| first.is_uppercase())).count();
+    assert!(functions <= 279, "{functions} functions, and there were 279");
+    assert!(types <= 108, "{types} types, and there were 108");
+    assert!(functions > 150 && types > 50, "they are counted: {functions} functions, {types} types");
+}
