@@ -623,12 +623,10 @@ impl<K> Arena<K> {
 }
 
 /// Panics for a slot without a key. Separate function, so that the checks cost no code.
-#[cold]
 fn no_key(slot: u32) -> ! {
     panic!("slot {slot} holds no key")
 }
 
-#[cold]
 fn not_ours() -> ! {
     panic!("a key was given back to a queue that did not lend it")
 }

@@ -2,7 +2,7 @@
 //! one that large.
 
 /// One bit per byte that equals `byte`; the first byte has the lowest bit.
-#[inline(always)]
+#[inline]
 pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
     let [low, high] = halves(bytes);
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -22,7 +22,7 @@ pub(crate) fn equal(bytes: &[u8; 16], byte: u8) -> u32 {
 /// Clears the byte at `at`, which is below 16. On x86_64 one store writes all sixteen. The next comparison
 /// loads all sixteen; after a store of one byte it would wait until that store has reached the cache, which
 /// took 7 of the 57 ns of `Item::next` (docs/EXPERIMENTS.md, "Words that are written in parts").
-#[inline(always)]
+#[inline]
 pub(crate) fn without(bytes: [u8; 16], at: usize) -> [u8; 16] {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     // SAFETY: SSE2 is there, the instruction works on values alone, and a register and an array of its size
@@ -53,7 +53,7 @@ static ONE: [[u8; 16]; 16] = {
     one
 };
 
-#[inline(always)]
+#[inline]
 fn halves(bytes: &[u8; 16]) -> [u64; 2] {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *bytes;
     [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])]

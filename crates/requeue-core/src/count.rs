@@ -17,7 +17,6 @@ pub(crate) fn one_more(count: u32) -> u32 {
 
 /// Ends the process. There is no `abort` without std, but a panic that is about to leave
 /// a function with C's calling convention is one.
-#[cold]
 extern "C" fn full() -> ! {
     panic!("{MOST} guards of one key were leaked: one more could not be counted")
 }

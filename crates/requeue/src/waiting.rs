@@ -34,7 +34,7 @@ pub(crate) trait Poller<'q, K, V> {
 
     /// In the hold: ends the previous run if that is quick. Otherwise returns false, and [`take`](Self::take)
     /// ends it.
-    #[inline(always)]
+    #[inline]
     fn ends_at_once(&mut self, _: &mut Hold<'_, K, V>, _: &mut Self::Left) -> bool {
         true
     }

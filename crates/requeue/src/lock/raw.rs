@@ -116,7 +116,6 @@ const SLEEPERS: u8 = 1;
 const FENCES: u8 = 2;
 
 /// Panics because code that the queue runs under its lock has called the queue.
-#[cold]
 fn waits_for_itself() -> ! {
     panic!(
         "a queue was called from code that it runs under its own lock, and would wait for itself for ever: Eq, a merge \

@@ -250,7 +250,6 @@ impl<K, V> WorkerLoop<K, V> {
     }
 
     /// Ends a run that `cancel_run` told to end: it has failed, whatever its handler said.
-    #[cold]
     fn end_cancelled(
         &mut self,
         shared: &WorkerShared<K, V>,
