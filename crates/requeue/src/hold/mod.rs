@@ -63,7 +63,7 @@ mod pending_work {
 /// Callback for a key that is given up by hand, or that a drain leaves unfinished.
 pub(crate) type OnGiveUp<K> = dyn Fn(&K, &Failure) + Send + Sync;
 
-/// Takes the queue's lock and calls its argument with the slot of a key, if the queue knows the key.
+/// Takes the queue's lock and calls its argument with the slot of a key, if the key is held.
 pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
 
 /// A set of workers that can be asked which of them has a key.
@@ -71,8 +71,8 @@ pub(crate) trait Holders: Send + Sync {
     /// How many workers have not ended, and how many of those have a key.
     fn alive_and_busy(&self) -> (usize, usize);
 
-    /// The numbers of the workers that have the key of this slot. More than one only while a worker reports
-    /// the end of its run.
+    /// The numbers of the workers that have the key of this slot. More than one only if the run of one was ended from
+    /// outside ([`WorkQueue::done`](crate::WorkQueue::done)), and its handler has not returned.
     fn who_has(&self, slot: u32, who: &mut Vec<usize>);
 
     /// Tells the current runs to end.
@@ -475,7 +475,10 @@ impl<K, V> Shared<K, V> {
         Q: Eq + ?Sized,
     {
         let mut in_hold = |tell: &mut dyn FnMut(u32)| {
-            self.lock().with(|hold| hold.core.slot_of(key, hash).into_iter().for_each(tell));
+            self.lock().with(|hold| {
+                let is_held = hold.core.state(key, hash).is_some_and(|state| state.held);
+                hold.core.slot_of(key, hash).filter(|_| is_held).into_iter().for_each(tell);
+            });
         };
         self.holders().iter().any(|workers| workers.cancel_run(&mut in_hold, how))
     }
@@ -677,7 +680,7 @@ impl<K, V> Shared<K, V> {
     pub(crate) fn who_has(&self, slot: u32) -> Option<usize> {
         let mut who = Vec::new();
         self.holders().iter().for_each(|workers| workers.who_has(slot, &mut who));
-        // if several workers claim the key, one of them has just ended its run: the answer is `None`
+        // if several workers claim the key, all but one have a run that has ended: the answer is `None`
         who.pop().filter(|_| who.is_empty())
     }
 

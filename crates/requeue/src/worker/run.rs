@@ -19,7 +19,7 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     /// The number of the run, where an engine gives one.
     fence: Fence,
     /// The slot of its worker, and the number of the run there.
-    slot: Arc<WorkerSlot>,
+    pub(super) slot: Arc<WorkerSlot>,
     run: u64,
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,

@@ -97,6 +97,7 @@ impl<K, V> WorkerShared<K, V> {
         let mut left = cell.left.lock().take();
         let payload = DropsQuietly(&mut left);
         let (decision, said) = self.decide(cell.guard.key(), end, late, reported, gives_up, cell.attempt);
+        cell.slot.ends_run();
         match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
             (Ok(mut cell), true) => {
                 self.end(cell.guard.ending().1, decision, payload.0);

@@ -14,6 +14,9 @@ use std::task::Waker;
 
 /// No run: no arena has this many keys.
 const IDLE: u64 = u64::MAX;
+/// A run whose handler has returned. The queue ends it in a hold of its own, and the worker notes that in a later one: between
+/// the two the number of its key may be another key's already.
+const ENDING: u64 = u64::MAX - 1;
 
 /// The state of one worker. On cache lines of its own, because the worker writes it twice a run.
 #[repr(align(128))]
@@ -22,7 +25,7 @@ pub(super) struct WorkerSlot {
     pub(super) at: usize,
     /// The number of its latest run, from 1.
     runs: AtomicU64,
-    /// The number that the queue has given to the key of its run, or [`IDLE`].
+    /// The number that the queue has given to the key of its run, [`ENDING`], or [`IDLE`].
     key: AtomicU64,
     /// The latest run that was told to end.
     told: AtomicU64,
@@ -65,6 +68,11 @@ impl WorkerSlot {
     pub(super) fn begin_run(&self, key: u32) {
         self.runs.store(self.runs.load(Relaxed) + 1, Relaxed);
         self.key.store(u64::from(key), Relaxed);
+    }
+
+    /// Notes that the run is about to end: it can't be cancelled any more.
+    pub(super) fn ends_run(&self) {
+        self.key.store(ENDING, Relaxed);
     }
 
     /// Notes that the worker's run, if any, has ended. In a hold of the queue's lock.

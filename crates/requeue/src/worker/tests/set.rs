@@ -3,11 +3,13 @@
 use super::super::pool_size::MOST_WORKERS;
 use super::super::{Run, Worker};
 use super::*;
-use crate::{BoxError, FakeClock, RateLimiter, Unfinished, WorkQueue};
+use crate::{BoxError, FakeClock, Outcome, RateLimiter, Unfinished, WorkQueue};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc;
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
@@ -66,6 +68,45 @@ fn a_dropped_future_lets_go_of_who_polled_it_and_wakes_it_no_more() {
     let waker: Option<Waker> = kept.lock().take();
     waker.expect("the handler was polled").wake();
     assert_eq!((count.0.load(SeqCst), handle.workers()), (0, 0));
+}
+
+/// A key may get the number of one whose run has just ended, before the worker of that run looks again.
+#[test]
+fn b11_a_run_that_has_ended_is_not_cancelled_in_place_of_another_keys() {
+    struct Ended(WorkQueue<u32>, mpsc::Sender<[bool; 3]>);
+    impl fmt::Debug for Ended {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("ended")
+        }
+    }
+    impl fmt::Display for Ended {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("ended")
+        }
+    }
+    impl std::error::Error for Ended {}
+    // an error is dropped when its run has ended
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let Self(q, tell) = self;
+            q.add(2).unwrap();
+            let ready = q.cancel_run(&2, CancelRun::GiveUp);
+            let item = q.try_get().unwrap();
+            let held = q.cancel_run(&2, CancelRun::GiveUp);
+            tell.send([ready, held, q.explain(&2).worker.is_some()]).unwrap();
+            item.done();
+        }
+    }
+    let (tell, told) = mpsc::channel();
+    let q = WorkQueue::<u32>::new();
+    let queue = q.clone();
+    let worker = Worker::of(&q)
+        .workers(1)
+        .start_threads(move |_: Run<u32>| Outcome::GiveUp(Box::new(Ended(queue.clone(), tell.clone()))))
+        .unwrap();
+    q.add(1).unwrap();
+    assert_eq!(told.recv().unwrap(), [false; 3]);
+    assert!(worker.stop(Duration::MAX).wait().complete);
 }
 
 /// The worker with this number looks for a key and takes one.
