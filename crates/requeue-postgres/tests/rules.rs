@@ -1326,17 +1326,19 @@ fn e28_a_schema_is_made_once_and_a_newer_one_refused() {
 #[test]
 fn e29_a_role_that_owns_nothing_works_and_one_that_has_less_adds() {
     let Some(db) = Database::new() else { return };
-    let documented =
-        include_str!("../OPERATIONS.md").split("```sql\n").find(|it| it.starts_with("grant usage"));
-    let (grants, _) =
-        documented.and_then(|it| it.split_once("```")).expect("the rights are in the documentation");
-    db.sql("create role worker login; create role shop login");
+    let roles = include_str!("../SQL.md").split("```sql\n").find(|it| it.starts_with("-- works on queues"));
+    let (roles, _) = roles.and_then(|it| it.split_once("```")).expect("the rights are in the documentation");
+    // roles are the whole server's
+    let roles = roles.replace("requeue_worker", "worker").replace("requeue_reader", "reader");
+    let roles = roles.replace("requeue_adder", "shop");
+    let grants: String = roles.split_inclusive('\n').filter(|it| !it.starts_with("create role")).collect();
+    db.sql("create role worker login; create role reader; create role shop login");
     let of = |role: &str| db.url.replace("user=postgres", &format!("user={role}"));
     let worker = Postgres::connect(&of("worker")).wait().expect("it is up");
     let refused = worker.queue::<String>("orders").open().wait().expect_err("it has no rights");
     assert!(refused.to_string().contains("permission denied"), "{refused}");
     drop(open(&db.connect()));
-    db.sql(grants);
+    db.sql(&grants);
     let q = open(&worker);
     let (workers, ran) = works(&q);
     add(&q, "a");
