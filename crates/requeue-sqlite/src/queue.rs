@@ -46,7 +46,7 @@ pub struct SqliteStore<K: Key, V = ()> {
 
 impl<K: Key, V> Drop for SqliteStore<K, V> {
     /// Shuts the queue down at once, and closes the file if nothing else has it open, also while the thread that writes
-    /// has an [`Inner`] for a moment.
+    /// has the queue for a moment.
     fn drop(&mut self) {
         self.inner.front.shut_down();
         self.inner.ledger.closes();
