@@ -409,7 +409,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     {
         let hash = self.hash(key);
         let at = self.shared.now();
-        let (mut explanation, slot) = self.shared.look_at(at).with(|hold| {
+        let (mut explanation, held) = self.shared.look_at(at).with(|hold| {
             let explanation = Explanation {
                 state: hold.core.state(key, hash),
                 at,
@@ -419,10 +419,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
                 waiting_for_room: hold.adders.len(),
                 shutting_down: hold.core.shutting_down(),
             };
-            (explanation, hold.core.slot_of(key, hash))
+            (explanation, hold.core.held_slot(key, hash))
         });
         // workers are asked without the lock
-        let held = slot.filter(|_| explanation.state.is_some_and(|state| state.held));
         explanation.worker = held.and_then(|slot| self.shared.who_has(slot));
         explanation
     }

@@ -180,6 +180,15 @@ impl<K, V> Core<K, V> {
         self.find(hash, key)
     }
 
+    /// The number of this key's slot, if the key is held.
+    #[must_use]
+    pub fn held_slot<Q: Eq + ?Sized>(&self, key: &Q, hash: u32) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(hash, key).filter(|slot| self.arena.flags(*slot) & HELD != 0)
+    }
+
     /// The key of this occupied slot with its state (`None` if only a guard still lends it) and its payload.
     #[must_use]
     pub fn known_of(&self, slot: u32) -> (&K, Option<KeyState>, Option<&V>) {

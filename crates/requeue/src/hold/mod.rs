@@ -475,10 +475,7 @@ impl<K, V> Shared<K, V> {
         Q: Eq + ?Sized,
     {
         let mut in_hold = |tell: &mut dyn FnMut(u32)| {
-            self.lock().with(|hold| {
-                let is_held = hold.core.state(key, hash).is_some_and(|state| state.held);
-                hold.core.slot_of(key, hash).filter(|_| is_held).into_iter().for_each(tell);
-            });
+            self.lock().with(|hold| hold.core.held_slot(key, hash).into_iter().for_each(tell));
         };
         self.holders().iter().any(|workers| workers.cancel_run(&mut in_hold, how))
     }
