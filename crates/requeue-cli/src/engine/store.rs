@@ -173,24 +173,17 @@ impl Store {
                 Self::File(file) => file.cancel_many(queue, keys),
                 Self::Server(server) => server.client(queue).cancel_many(keys).wait(),
             };
-            match (some, &*self) {
-                (Ok(some), _) => cancelled += some,
+            let (some, failed) = match (some, &*self) {
+                (Ok(some), _) => (some, None),
                 // one that can't be cancelled does not keep the others
                 (Err(EngineError::NotApplied(_)), Self::Server(server)) => {
-                    let client = server.client(queue);
-                    let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
-                    let mut failed = None;
-                    for op in asked {
-                        match op.wait() {
-                            Ok(was_there) => cancelled += u64::from(was_there),
-                            Err(e) => failed = Some(e),
-                        }
-                    }
-                    if failed.is_some() {
-                        return (cancelled, failed);
-                    }
+                    cancel_each(&server.client(queue), keys)
                 }
-                (Err(e), _) => return (cancelled, Some(e)),
+                (Err(e), _) => (0, Some(e)),
+            };
+            cancelled += some;
+            if failed.is_some() {
+                return (cancelled, failed);
             }
         }
         (cancelled, None)
@@ -433,4 +426,18 @@ impl Store {
             Self::Server(_) => Ok(None),
         }
     }
+}
+
+/// Cancels keys of a server, each in a transaction of its own. Returns the number of those that had something to cancel,
+/// and why the last of the others was not cancelled.
+fn cancel_each(client: &requeue_postgres::Client, keys: &[Vec<u8>]) -> (u64, Option<EngineError>) {
+    let (mut cancelled, mut failed) = (0, None);
+    let asked: Vec<_> = keys.iter().map(|key| client.cancel(key)).collect();
+    for op in asked {
+        match op.wait() {
+            Ok(was_there) => cancelled += u64::from(was_there),
+            Err(e) => failed = Some(e),
+        }
+    }
+    (cancelled, failed)
 }
