@@ -63,7 +63,7 @@ pub fn runtime() -> Runtime {
     builder.worker_threads(2).enable_time().build().expect("a runtime with two threads")
 }
 
-/// Starts a thread with a small stack, as whoever starts thousands would.
+/// Starts a thread with a small stack, as a program with thousands of threads would.
 ///
 /// # Panics
 ///

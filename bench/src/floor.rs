@@ -166,7 +166,7 @@ pub fn timers(args: &mut Args) -> Result<Line, Usage> {
 
 fn inserts<K: Key>(n: usize) -> Spent {
     const WIDTH: u64 = 500_000;
-    // more than three seconds: who takes longer to insert comes round to the first
+    // more than three seconds: an insertion that takes longer comes round to the first
     const BUCKETS: usize = 8192;
     let (hasher, delays) = (RandomState::default(), delays_of("uniform", n));
     let mut buckets = vec![vec![(0, 0); n / 2000 + 16]; BUCKETS];

@@ -130,7 +130,7 @@ fn serve<Q: Delaying<Key = u64> + AsyncFifo>(params: String, mode: &str, delays:
         q.add_after(key, *delay);
     }
     let inserted = watch.stop().wall;
-    // until all are due: who looks every 0.1 ms meanwhile takes more processor time than the queue with few keys
+    // until all are due: a look every 0.1 ms meanwhile takes more processor time than the queue with few keys
     std::thread::sleep(delays.iter().copied().max().unwrap_or_default());
     tally.wait_for(n as u64);
     let spent = watch.stop();

@@ -68,7 +68,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, Statu
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text))
 }
 
-/// Status 200 while it drains too: whoever works off what is left must not be restarted.
+/// Status 200 while it drains too: a process that works off its last keys must not be restarted.
 async fn health(State(app): State<Arc<App>>) -> &'static str {
     if app.queue.shutting_down() { "draining\n" } else { "ok\n" }
 }

@@ -147,7 +147,7 @@ fn paths_below(top: &Path) -> io::Result<Vec<PathBuf>> {
 /// many files it copied.
 pub(crate) fn mirror(source: &Path, target: &Path, stop: impl AsFd) -> Result<u64, Box<dyn Error>> {
     fs::create_dir_all(target)?;
-    // What was being copied when we were killed.
+    // Removes files that were being copied when we were killed.
     match fs::remove_dir_all(target.join(STAGING)) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
         _ => fs::create_dir(target.join(STAGING))?,

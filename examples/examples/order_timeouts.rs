@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for second in 0..payments.len() {
         let now = clock.now();
 
-        // What is due is looked at: the key says which order, the order says the rest.
+        // Looks at the due keys: the key says which order, the order says the rest.
         while let Ok(item) = q.try_get() {
             let order = &mut orders[*item.key() as usize];
             assert_eq!(now.saturating_since(order.created), TIME_OUT, "not early, not late");

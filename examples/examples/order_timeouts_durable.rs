@@ -79,9 +79,10 @@ fn read(books: &Path) -> Res<BTreeMap<(u32, String), u64>> {
 fn shop(dir: &Path) -> Res {
     let books = dir.join("books");
     let q = Sqlite::open(dir.join("shop.db"))?.queue::<u32>("orders to close").open()?;
-    // Who reads the books and writes into them has this meanwhile.
+    // Locked while the books are read and written.
     let pen = Arc::new(Mutex::new(()));
-    // What was written down as made just before the power went may not be in the queue. Twice does no harm.
+    // An order that was written down as made just before the power went may not be in the queue. Adding it
+    // twice does no harm.
     for ((order, what), made) in read(&books)? {
         if what == "made" {
             let left = (made + time_out()).saturating_sub(now()?);

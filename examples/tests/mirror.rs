@@ -42,7 +42,7 @@ fn change(dice: &mut Rng, dir: &Path) {
         (0..depth).fold(source.clone(), |path, _| path.join(["a", "b", "c", "d"][dice.u64(..4) as usize]))
     };
     let (one, other) = (path(dice), path(dice));
-    // What cannot be done, because something else stands there, is not done.
+    // A step that fails, because something else has that name, is left out.
     let _ = match dice.u64(..10) {
         0..5 => {
             let beside = dir.join("beside");

@@ -111,7 +111,7 @@ impl Drop for InFile {
             if !asked && (over || state.failures == 0) {
                 continue;
             }
-            // what runs is in the file as it was before
+            // a running key is in the file as it was before its run
             let failures = |stored| if state.held { stored } else { state.failures };
             let stored = in_file.remove(&key.id);
             let stored = stored.unwrap_or_else(|| panic!("key {} is not in the file: {state:?}", key.id));

@@ -689,7 +689,7 @@ impl<'q, A: Adapter> Step<'q, A> {
             (Ok(items), Ok(runs)) => {
                 let keys: Vec<u64> = runs.iter().map(|run| run.key).collect();
                 assert_eq!(items.keys(), keys, "keys handed out together");
-                // what can be seen of each by itself is seen when they go apart
+                // the state of each item by itself is checked when they are split
                 self.batches.push((items, runs));
             }
             (Err(nothing), Err(expected)) => assert_eq!(nothing, none(expected)),
@@ -907,7 +907,7 @@ impl<A: Adapter> Step<'_, A> {
                 ready == 0 || woken,
                 "{ready} keys may be handed out, somebody waits, and nobody was woken"
             );
-            // Who is woken first may have to tell the others.
+            // The first waiter that is woken may have to wake the others.
             if over {
                 while let Some(index) = self.waits.iter().position(|waits| waits.count.wakes() > waits.looked)
                 {

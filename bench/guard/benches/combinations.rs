@@ -1,7 +1,7 @@
 //! Features of a queue, each alone and in pairs, by the system's clock, and with ten thousand ready keys in the cycles.
 //! A program of its own: see `paths.rs`.
 
-// what the macros write
+// for the macros' output
 #![allow(missing_docs, unreachable_pub)]
 
 mod rig;

@@ -5,7 +5,7 @@
 //! Paths in one program influence each other's inlining, so adding a path here moves the others: batches are
 //! a separate program.
 
-// what the macros write
+// for the macros' output
 #![allow(missing_docs, unreachable_pub)]
 
 mod rig;

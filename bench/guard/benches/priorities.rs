@@ -1,6 +1,6 @@
 //! Instruction counts of queues with a hundred priorities, in a file of their own: see `paths.rs`.
 
-// what the macros write
+// for the macros' output
 #![allow(missing_docs, unreachable_pub)]
 
 mod rig;

@@ -1,7 +1,7 @@
 //! Instruction counts of queues that read the time, by the system's clock; in a file of their own: see
 //! `paths.rs`.
 
-// what the macros write
+// for the macros' output
 #![allow(missing_docs, unreachable_pub)]
 
 mod rig;

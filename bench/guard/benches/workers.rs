@@ -1,6 +1,6 @@
 //! Workers whose handler does nothing. A program of its own: see `paths.rs`.
 
-// what the macros write
+// for the macros' output
 #![allow(missing_docs, unreachable_pub)]
 
 mod rig;

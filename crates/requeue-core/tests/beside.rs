@@ -1,5 +1,5 @@
-//! Tests of what the queue around the state machine asks of it beside its calls: what waits to be told, what a
-//! limiter outside of it is asked, and what a store is told of a key.
+//! Tests of the state machine's other calls for the queue around it: what waits to be told, what a limiter
+//! outside of it is asked, and what a store is told of a key.
 
 mod common;
 

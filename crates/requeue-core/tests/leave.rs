@@ -23,7 +23,8 @@ fn add(q: &mut Q, key: u32) -> Added {
     q.add(&mut Trigger::new(key, Some(key)), key, Delay::Now).expect("open").added
 }
 
-/// Cancels a key that may not be withdrawn, for nobody published it. Returns the key and the payload, where they go.
+/// Cancels a key that need not be withdrawn, because it is not published. Returns the key and the payload,
+/// where they go.
 fn leave(q: &mut Q, key: u32) -> Option<(Option<u32>, Option<u32>)> {
     let (cancelled, gone) = q.cancel(&key, key, |_, _| panic!("it was not published"));
     cancelled.map(|cancelled| (gone, cancelled.value))
@@ -123,7 +124,7 @@ fn a_batch_takes_what_is_left_in_line() {
 /// Last in, first out, and a panic at one of its answers.
 struct Panics {
     tickets: Vec<Ticket>,
-    /// How many it gives until it panics.
+    /// Number of tickets that it returns before it panics.
     answers: Arc<Mutex<u32>>,
 }
 

@@ -766,7 +766,7 @@ fn q14_a_drain_that_waits_shuts_down_at_its_deadline() {
     q.pass(secs(4));
     assert!(matches!(q.on().get(), Got::Empty));
     q.pass(SEC);
-    // what is due at the deadline still counts as due
+    // a timer at the deadline still counts as due
     assert_eq!(q.counts(), [1, 0, 0, 0, 2], "the list keeps its key");
     assert_eq!(q.core.drain_counts(&base).dropped, 1);
     let item = q.get();

@@ -24,7 +24,7 @@ pub struct Answer<T, E> {
     told: Condvar,
 }
 
-/// The answer once it is there, and the waker of a task that waits for it.
+/// The answer, if it has come, and the waker of a task that waits for it.
 type State<T, E> = (Option<Result<T, E>>, Option<Waker>);
 
 impl<T, E> fmt::Debug for Answer<T, E> {
@@ -62,7 +62,7 @@ impl<T, E> Answer<T, E> {
         }
     }
 
-    /// Polls for the result; the waker is woken when it is there.
+    /// Polls for the result; the waker is woken when it has come.
     ///
     /// ```
     /// # use requeue_engine::{Answer, EngineError};
@@ -79,7 +79,7 @@ impl<T, E> Answer<T, E> {
         Poll::Pending
     }
 
-    /// Blocks the calling thread until the answer is there.
+    /// Blocks the calling thread until the answer has come.
     ///
     /// # Errors
     ///

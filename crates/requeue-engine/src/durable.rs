@@ -293,7 +293,7 @@ impl<S: Store> DurableQueue<S> {
     ///
     /// # Errors
     ///
-    /// [`NotHeld`]: nobody in this process has the key.
+    /// [`NotHeld`]: the key is not held in this process.
     ///
     /// ```
     /// # use requeue::WorkQueue;
@@ -357,10 +357,11 @@ impl<S: Store> DurableQueue<S> {
 }
 
 impl<S: AwaitsRuns> DurableQueue<S> {
-    /// Asks for a run of the key like [`add_with`](Self::add_with), and returns that run to be awaited, once the trigger is
-    /// durable: [`WorkQueue::await_run`].
+    /// Asks for a run of the key like [`add_with`](Self::add_with). Once the trigger is durable, returns the
+    /// run, to be awaited: see [`WorkQueue::await_run`].
     ///
-    /// The run has ended then, and its end may not be written: if the process dies, the key may run again.
+    /// When the awaited run has ended, its end may not be stored yet: if the process dies then, the key may
+    /// run again.
     ///
     /// # Errors
     ///

@@ -174,7 +174,7 @@ impl<T, E> From<Result<T, E>> for Op<T, E> {
     }
 }
 
-// what has ended is moved out, never pinned
+// the result is moved out, never pinned
 impl<T, E> Unpin for Op<T, E> {}
 
 impl<T, E> Future for Op<T, E> {

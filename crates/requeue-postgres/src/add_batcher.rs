@@ -202,7 +202,7 @@ impl AddBatcher {
                 std::mem::take(&mut before).tell();
             }
             if is_owed {
-                // whoever sleeps looks by itself a second later if this fails
+                // if this fails, a sleeping process looks by itself a second later
                 drop(link.query(WAKE, &[&queues, &self.sleepers.name]).await);
             }
         }

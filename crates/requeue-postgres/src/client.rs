@@ -38,7 +38,7 @@ const MOST: i32 = MOST_COUNTED as i32;
 
 /// Access to a server's queue for a process that does not work on it: it adds, lists, cancels and counts.
 ///
-/// Each call is a transaction of its own, and runs beside the processes that work. A queue that does not
+/// Each call is a transaction of its own; processes may work on the queue meanwhile. A queue that does not
 /// exist is an error, which names queues with similar names.
 /// [`Postgres::make_queue`](crate::Postgres::make_queue) creates a queue, and so does the first process that
 /// [opens](crate::QueueBuilder::open) it.
@@ -130,9 +130,9 @@ pub struct GroupState {
     pub name: Vec<u8>,
     /// Whether it is paused.
     pub paused: bool,
-    /// How many of its keys are handed out per turn; `None`: one.
+    /// Number of its keys that are handed out per turn; `None`: one.
     pub weight: Option<u32>,
-    /// How many of its keys may be held at once, `usize::MAX` for any number; `None`: the default,
+    /// Number of its keys that may be held at once, `usize::MAX` for any number; `None`: the default,
     /// [`Stats::group_cap`].
     pub cap: Option<usize>,
 }
@@ -363,7 +363,8 @@ impl Client {
                 sleepers.has_added();
                 sleepers.wake(queue);
                 if is_owed {
-                    // the keys are there, whatever becomes of this: who is not woken looks within a second
+                    // the keys are stored even if this fails: a process that is not woken looks within a
+                    // second
                     let _ = admin_conn.query(WAKE, &[&vec![queue], &sleepers.name]).await;
                 }
                 Ok(())
@@ -714,7 +715,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn purge(&self) -> Op<u64> {
-        // what the end of a run changes just now is left out
+        // skips rows that the end of a run is changing just now
         let purge = "with gone as (delete from requeue.dead where ctid = any(array(select ctid from requeue.dead where queue = $1
                      limit $2 for update skip locked)) returning 1) select count(*) from gone";
         self.with(move |admin_conn, queue| {

@@ -200,7 +200,7 @@ fn read(conn_string: ConnString) -> Result<Hosts, BoxError> {
     let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
     let count = hosts.len().max(addresses.len());
     let fits = |list: usize| list == 0 || list == count;
-    // what does not fit tokio-postgres refuses, and says why
+    // tokio-postgres refuses lists that do not fit, with a reason
     if count < 2 || !fits(hosts.len()) || !fits(addresses.len()) || !(fits(ports.len()) || ports.len() == 1) {
         return Ok([all].into());
     }

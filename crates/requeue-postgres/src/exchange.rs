@@ -351,7 +351,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
             self.heartbeat.is_asked();
         }
         self.has_slept = true;
-        // what is noted for the exchange signals it, too
+        // notes for the exchange signal it, too
         self.sleeps(signal, if is_wanted { at_most } else { at_most.min(LOOKS) }).await;
         self.lease.post.wakes();
     }
@@ -396,7 +396,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         let is_new =
             self.owner != NOBODY && self.lease.clock().held().is_none_or(|held| held.owner != self.owner);
         if is_new && self.joined.elapsed() >= self.lease.clock().length / 3 {
-            // what it is to go on with could not be settled yet, and nobody extends its lease meanwhile
+            // its keys could not be settled yet, and its lease is not extended meanwhile
             self.is_unsure();
         }
         if self.owner == NOBODY {
@@ -483,7 +483,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         self.tells_times(link, &answer).await;
         let mut said = Next::default();
         for (nth, row) in answer.iter().enumerate() {
-            // what merges values may take long, and the lease is extended by the same thread
+            // a merge of values may take long, and the lease is extended by the same thread
             if nth % 64 == 63 {
                 tokio::task::yield_now().await;
             }

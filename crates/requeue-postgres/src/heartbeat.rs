@@ -169,7 +169,8 @@ impl Heartbeat {
             failing = said.is_none();
             let Some(said) = said else { continue };
             if !*closing.borrow() {
-                // what fails here is done by somebody else, or a moment later; so much time that the next extension is not late
+                // if this fails, another process does it, or this one later; limited in time, so that the
+                // next extension is not late
                 self.clears_up(&said, &mut put_back, last + tick).await;
                 if said.iter().any(|it| it.kind == 6) {
                     let left = (sent + shortest / 6).saturating_duration_since(Instant::now());

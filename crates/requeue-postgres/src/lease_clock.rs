@@ -33,8 +33,8 @@ fn reading() -> Duration {
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) owner: i64,
-    /// When the last answered beat was sent, or the call that made the process this owner: the lease counts
-    /// from there.
+    /// When the last answered heartbeat was sent, or, before the first, the call that made the process this
+    /// owner. The lease counts from then.
     pub(crate) beat: Moment,
 }
 

@@ -241,7 +241,8 @@ impl Call {
         self.live.judge(tokio::time::timeout(limit, self.sends(params)).await, limit)
     }
 
-    /// Like [`query`](Self::query), with another statement sent behind it, whose answer is not awaited.
+    /// Like [`query`](Self::query), with the time limit [`ANSWERS`]. Sends the statement `behind` directly
+    /// after this one, and does not wait for its answer.
     pub(crate) async fn query_before(
         &self,
         params: &[&dyn Param],
@@ -274,7 +275,7 @@ async fn begin(connected: Connecting, hears: bool, statements: Statements) -> Re
             live.client.batch_execute(set).await.map_err(|e| Failed::Not(error_text(&e)))?;
         }
         if hears {
-            // what is refused here is done without: everybody looks once a second anyway
+            // if this is refused, go on without it: every process also looks once a second
             drop(live.client.batch_execute("listen requeue").await);
         }
         Ok(Arc::new(live))

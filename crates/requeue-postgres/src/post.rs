@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// No owner.
+/// The number that stands for no owner.
 pub(crate) const NOBODY: i64 = 0;
 
 /// State shared by the heartbeat and the exchange of a queue.

@@ -406,13 +406,13 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> ExchangeTarget for WeakFront<
             return None;
         }
         let in_line = inner.front.len();
-        // what waits in memory is what is claimed beyond those who wait
+        // keys in line in memory are claimed beyond those for waiting workers
         Some(self.front.wanted().saturating_add(inner.prefetch.saturating_sub(in_line)))
     }
 
     fn give(&self, claimed: Claimed) {
         let Some(inner) = self.inner.upgrade() else {
-            // nobody works any more
+            // no worker is left
             return self.ledger.ends_as(claimed, How::PutBack);
         };
         let ledger = &inner.ledger;

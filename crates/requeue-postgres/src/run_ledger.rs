@@ -117,7 +117,7 @@ struct Runs<K> {
     on_their_way: usize,
     /// The lease was lost meanwhile.
     lost_on_their_way: bool,
-    /// Keys that were claimed, and whose earlier run has just ended.
+    /// Claims of keys whose earlier run has ended: they can be given to the queue in memory now.
     freed: Vec<Claimed>,
 }
 
@@ -429,7 +429,7 @@ impl<K: Key, V: Serialize> Journal<K, V> for RunLedger<K> {
                 due: due.map_or(Due::Now, Due::At),
                 failures,
                 attempt: attempt.saturating_sub(1),
-                // what can't be written can't have been added
+                // a value that can't be encoded can't have been added
                 value: value.and_then(|value| serde_json::value::to_raw_value(&[value]).ok()),
             },
         };

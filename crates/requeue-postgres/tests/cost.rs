@@ -63,7 +63,7 @@ fn e40_a_process_that_works_on_no_queue_has_one_connection_and_needs_no_direct_h
     assert_eq!(pg.client("orders").stats().wait().expect("it is there").ready, 0);
     let sessions = "select count(*) from pg_stat_activity where application_name = 'looker'";
     assert_eq!(db.sql(sessions), "1");
-    // who works is told at once that its leases could not be extended
+    // a queue without its direct connection is refused at once: its leases could not be extended
     let pg = connect("pool_mode=session direct_host=/nowhere");
     assert!(pg.client("orders").list().wait().expect("it is there").is_empty());
     let refused = pg.queue::<String>("orders").open().wait().expect_err("it has no lease").to_string();
@@ -88,7 +88,7 @@ fn e40_one_process_a_second_does_what_is_to_be_done_and_another_when_it_is_gone(
     for (worker, _) in workers {
         assert!(worker.stop(LONG).wait().complete);
     }
-    // the one of the last turn goes without a word, whoever it is, and all others but one
+    // the process of the last turn goes without a word, and so do all others but one
     queues.truncate(1);
     let (worker, _ran) = works(&queues[0]);
     db.sql("delete from turn");
@@ -100,7 +100,7 @@ fn e40_one_process_a_second_does_what_is_to_be_done_and_another_when_it_is_gone(
 fn e40_what_a_process_has_in_its_turn_is_given_back_also_where_only_others_queues_wait() {
     let Some(db) = Database::new() else { return };
     let pg = db.connect();
-    // a dead process of a queue that nobody works on any more
+    // a dead process of a queue that no process works on any more
     db.sql(
         "select requeue.open('left'); select requeue.add(1, array['k'::bytea], array[0], array[0]);
             select requeue.join_(1, 'dead', 0); update requeue.item set state = 2, fence = 1, owner = 1",
@@ -304,7 +304,7 @@ fn e42_a_key_that_somebody_has_locked_delays_no_other_and_its_own_triggers_are_a
         assert_eq!(db.sql("select every_us is null from requeue.item where key = 'k'"), "t");
         tx.rollback().await.expect("it is up");
     });
-    // what comes when the key is free stands behind what came before
+    // triggers that come when the key is free are applied after the earlier ones
     q.add_with("k".into(), value(2)).wait().expect("it is up");
     db.sql("select requeue.fold(1, 0, 1000)");
     assert_eq!(db.sql("select value from requeue.item where key = 'k'"), "[[0], [1], [2]]");

@@ -194,7 +194,7 @@ fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
         work(&db, 3, |given| {
             served.fetch_add(given.iter().filter(|it| of_some(&it.0)).count(), SeqCst);
             all_served.fetch_add(given.len(), SeqCst);
-            // who works waits for it as well, so that the groups that always wait do not run dry
+            // the processes wait for it as well, so that the groups that always wait do not run dry
             until("more keys", || {
                 let keys = added.load(SeqCst);
                 gone.load(SeqCst) || keys > served.load(SeqCst) || all_served.load(SeqCst) <= 75 * (keys + 1)
@@ -207,7 +207,7 @@ fn b3_groups_that_come_and_go_wait_for_one_turn_of_each_other() {
     let busy = order.iter().filter(|group| *group == "busy").count();
     assert!(busy < 80_000, "the groups that always wait have run dry");
     is_fair(&order, &weights);
-    // and whoever comes gets no more than a turn while another waits
+    // and a group gets no more than a turn while another waits
     let mut since: HashMap<&str, u32> = HashMap::new();
     for group in &order {
         match group.as_str() {
@@ -515,7 +515,7 @@ fn b3_rules_that_make_no_sense_are_refused_and_others_hold_for_all() {
         .weight(&"a".to_owned(), 3);
     let q = pg.queue::<String>("orders").group_by_with(|key| tenant(key), rules).open().wait();
     drop(q.expect("it opens"));
-    // who says nothing changes nothing
+    // a process that sets nothing changes nothing
     drop(pg.queue::<String>("orders").group_by(|key| tenant(key)).open().wait().expect("it opens"));
     let stored = "select w.cap || ' ' || g.weight || ' ' || g.cap from requeue.queue w join requeue.groups g on g.queue = w.id";
     assert_eq!(db.sql(stored), "7 3 1");

@@ -72,7 +72,7 @@ impl Bouncer {
     fn is_killed(&mut self) {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it is ours");
-        // what a killed one leaves
+        // the socket that a killed PgBouncer leaves
         drop(std::fs::remove_file(self.folder.join(".s.PGSQL.6432")));
         self.child = Self::run(&self.folder);
     }
@@ -175,7 +175,7 @@ fn all_calls_work_through_a_pooler_in_transaction_mode() {
                 let mut db = client(&url).await;
                 let tx = db.transaction().await?;
                 run.guard(&tx).await?;
-                // what is simple needs no name
+                // a simple query needs no named statement
                 tx.batch_execute(&format!("insert into effect values ('{}')", run.key())).await?;
                 let ended = run.succeed_in(&tx).await?;
                 tx.commit().await?;
@@ -250,7 +250,7 @@ fn several_processes_work_through_a_pooler_that_is_killed_again_and_again() {
             });
         }
         let runs = || world.values().map(|(_, seen, _)| seen.load(SeqCst)).sum::<u32>();
-        // until somebody has noticed it, too: a kill may come while nobody waits for an answer
+        // until a caller has noticed it, too: a kill may come while no answer is awaited
         for _ in (0..).take_while(|n| *n < kills || refused.load(SeqCst) == 0) {
             let before = runs();
             until("work that goes on", || runs() > before + 50);
@@ -263,13 +263,14 @@ fn several_processes_work_through_a_pooler_that_is_killed_again_and_again() {
     until("each key's last trigger", || {
         world.values().all(|(added, seen, _)| added.load(SeqCst) == seen.load(SeqCst))
     });
-    // what was sent again may have been accepted twice, and asks for one more
+    // a trigger that was sent again may have been accepted twice, and asks for one more run
     until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
     for (q, worker) in all {
         assert!(worker.stop(LONG).wait().complete);
         drop(q);
     }
-    // where the answer to a process that joined was lost, nobody knows of that lease: it runs out, and whoever works notices that
+    // if the answer to a process that joined was lost, that lease belongs to none: it runs out, and another
+    // process notices that
     db.sql("update requeue.owner set lease_until = '-infinity'");
     until("the end of the leases", || {
         db.sql("select requeue.reap(1000)");

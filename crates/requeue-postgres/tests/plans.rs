@@ -83,8 +83,8 @@ fn faults(log: &str) -> BTreeSet<String> {
         let on_ours = ["item", "inbox", "dead", "groups", "turn"]
             .iter()
             .any(|table| said.contains(&format!(" on {table} ")));
-        // an operator's question about one key reads what is still in the inbox, which has no index for that: whoever adds in a
-        // transaction would pay for it, and whoever works empties it
+        // an operator's question about one key reads what is still in the inbox, which has no index for that:
+        // every add in a transaction would pay for it, and the processes that work empty it
         if said.contains(" on inbox ") && OPERATORS.iter().any(|call| statement.starts_with(call)) {
             scan.clear();
             continue;

@@ -226,7 +226,7 @@ fn e10_fences_grow_over_a_dump_that_is_restored() {
     let restored = open(&copy.connect());
     assert!(run(&restored) > last);
     assert!(run(&q) == last + 1, "the other one goes on as it was");
-    // a second row of what there is one of is refused: whoever works reads it
+    // a second row in a table of one row is refused: each process reads the first
     copy.sql(
         "do $$ begin insert into requeue.meta select * from requeue.meta; raise 'two rows'; exception when unique_violation then end $$",
     );
@@ -380,7 +380,7 @@ fn e13_a_process_that_cannot_extend_its_lease_ends_its_runs_before_others_get_th
         add(&q, "k");
         assert_eq!(told.recv_timeout(LONG), Ok("begun"));
         let in_time = block_on(async {
-            // whoever has the row's lock keeps it from being extended
+            // a lock on the row keeps the lease from being extended
             let mut client = db.client().await;
             let tx = client.transaction().await.expect("it is up");
             tx.execute("select 1 from requeue.owner for update", &[]).await.expect("it is up");
@@ -609,7 +609,7 @@ fn hot_keys_that_many_trigger_and_end_at_once_make_nobody_wait_in_a_circle() {
             threads.spawn(move || {
                 let orders = db.connect().client("orders");
                 for n in 0..150 {
-                    // the server may be too slow for this; who waits in a circle stands in its log
+                    // the server may be too slow for this; its log names the deadlocked processes
                     until("a trigger that is accepted", || {
                         orders.add_many(&some(n * 4 + adder), None, 0).wait().is_ok()
                     });
@@ -784,7 +784,7 @@ fn e18_errors_say_whether_and_give_key_and_value_back() {
             q.add_with(key.clone(), add).wait().unwrap_or_else(|e| panic!("{delay:?}: {e}"));
         }
     }
-    // what no index keeps, also where it could be compressed
+    // a key too long for any index, even if it could be compressed
     let long = "k".repeat(LONGEST_KEY + 1);
     let refused = q.add(long.clone()).wait().expect_err("it is too long");
     assert_eq!(refused.key, long);
@@ -1014,7 +1014,7 @@ fn e23_values_of_a_run_and_of_triggers_during_it_stay_apart() {
     assert_eq!(next(), Some(vec![1, 2]));
     add(3);
     go_on.send(Outcome::Retry("not yet".into())).expect("a run waits");
-    // what the failed run had comes back, in front
+    // the values of the failed run come back, in front
     assert_eq!(next(), Some(vec![1, 2, 3]));
     add(4);
     go_on.send(Outcome::Done).expect("a run waits");
@@ -1160,7 +1160,7 @@ fn e9_a_rate_is_told_and_taken_back() {
     }
     let (worker, ran) = works(&q);
     ran.recv_timeout(LONG).expect("one");
-    // who says nothing of it does not change it
+    // a process that does not set it does not change it
     drop(pg.queue::<String>("orders").open().wait().expect("up"));
     assert_eq!(stored(), Some((1e-6, 1)));
     assert_eq!(db.sql("select count(*) from requeue.item where state = 1"), "1");
@@ -1208,7 +1208,7 @@ fn b2_a_key_that_is_raised_to_the_usual_priority_is_handed_out() {
         |key: &str, priority| orders.add_many(&[key.to_owned()], None, priority).wait().expect("it is up");
     add("low", -5);
     add("other", 0);
-    // what lies before the first key of the usual priority is not looked at any more
+    // rows before the first key of the usual priority are no longer searched
     until("the floor has moved", || {
         db.sql("select requeue.advance(1)");
         db.sql("select pos from requeue.floor") == "2"
@@ -1495,7 +1495,7 @@ fn e26_what_happens_while_nobody_works_is_caught_up() {
     );
     drop((q, pg));
     db.sql("select requeue.add_tx('orders', 'outbox')");
-    // it is due, and nobody is there to see that
+    // it is due, and no process is there to see that
     until("the timer", || {
         db.sql("select due_at < clock_timestamp() from requeue.item where key = 'timer'") == "t"
     });
@@ -1691,7 +1691,7 @@ fn e29_metrics_know_what_the_server_knows_and_that_it_is_away() {
         });
         figures.until("a server that is back", |gauges| gauges.up && gauges.store.is_some());
 
-        // who reads them waits for nobody: they are there while a look waits
+        // reading the counts waits for no lock: they are returned while a look waits
         let mut other = db.client().await;
         let lock = other.transaction().await.expect("it is up");
         lock.batch_execute("lock table requeue.owner in access exclusive mode").await.expect("it is up");

@@ -1,4 +1,5 @@
-//! Rule E37 on a server: keys that come at times of the calendar, whoever runs them and however.
+//! Rule E37 on a server: keys that come at times of the calendar, whichever process runs them, and whatever
+//! the outcome.
 
 mod common;
 

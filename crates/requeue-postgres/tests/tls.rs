@@ -78,7 +78,7 @@ fn connections_are_encrypted_and_certificates_checked_as_the_string_says() {
     assert_eq!(encrypted(&cluster, "words"), "TLSv1.3");
     drop(pg);
 
-    // the certificate is not for this name, nobody knows who signed it
+    // the certificate is not for this name, or its issuer is unknown
     let why = refused(&format!("{}?sslrootcert={ca}", at("127.0.0.1")));
     assert!(why.contains("not valid for name"), "{why}");
     let why = refused(&format!("{}?sslmode=verify-full", at("localhost")));

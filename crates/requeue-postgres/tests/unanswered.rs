@@ -138,7 +138,7 @@ fn e13_keys_in_memory_whose_lease_is_lost_are_not_begun() {
     add(&q, "b");
     let in_memory = |key: &str| q.in_memory().state(&key.to_owned());
     until("a key that waits in memory", || in_memory("b").is_some_and(|state| state.ready));
-    // so that nobody claims them, not even this process
+    // so that no process claims them, not even this one
     db.connect().client("orders").pause().wait().expect("it is there");
     leases_end(&db);
     until("the loss", || in_memory("b").is_none());
@@ -154,8 +154,8 @@ fn e13_keys_in_memory_whose_lease_is_lost_are_not_begun() {
     run.worker.stop(LONG).wait();
 }
 
-/// The thread of the engine stands still, so that nobody is told of the loss: as in a process that was stopped, and whose workers
-/// wake before that thread does.
+/// The thread of the engine stands still, so that the loss goes unnoticed: as in a process that was stopped,
+/// and whose workers wake before that thread does.
 #[test]
 fn e13_a_process_that_was_stopped_past_its_lease_begins_no_key_that_others_have() {
     let Some(db) = Database::new() else { return };
@@ -239,9 +239,9 @@ fn e10_no_number_comes_twice_over_a_dump_that_is_restored() {
     let (owner, queue) = (db.sql(join), db.sql("select requeue.open('reports')"));
     copy.sql(std::str::from_utf8(&dump.stdout).expect("text"));
     assert_ne!(copy.sql("select requeue.open('mails')"), queue);
-    copy.sql("select requeue.epoch()"); // as whoever works does first
+    copy.sql("select requeue.epoch()"); // as each process does first
     assert_ne!(copy.sql(join), owner);
-    // who knows a queue that the dump had not is refused, and not heard
+    // a process that knows a queue missing from the dump is refused
     block_on(async {
         let client = copy.client().await;
         for call in [
@@ -393,7 +393,7 @@ fn e15_a_run_that_is_guarded_stays_with_its_old_owner_which_follows_the_new_one(
         tx.batch_execute("select requeue.guard(1, 'guarded', 1)").await.expect("it is up");
         assert_eq!(db.sql("select unnest(requeue.settle(1, 1, 2, array[1, 2])) order by 1"), "1\n2");
         assert_eq!(db.sql(owners), "guarded|1|2\nother|2|");
-        // nobody knows the run of the third one: it is waited for, and not left with the old owner
+        // no process has the run of the third one: it is ready again, and not left with the old owner
         assert_eq!(db.sql("select state from requeue.item where key = 'unknown'"), "1");
         assert_eq!(
             db.sql("select count(distinct lease_until) from requeue.owner where id < 3"),
@@ -412,7 +412,7 @@ fn e15_a_run_that_is_guarded_stays_with_its_old_owner_which_follows_the_new_one(
     assert_eq!(db.sql("select requeue.finish(1, array['guarded'::bytea], array[1::bigint], array[0::smallint], array[0::bigint], array[0], array[0], array[null::jsonb], array[null])"), "1");
     db.sql("select requeue.beat(3, 7200000000)");
     assert_eq!(db.sql("select id from requeue.owner"), "3", "it has nothing any more");
-    // who leaves gives back what both have
+    // a process that leaves gives back the keys of both its memberships
     assert_eq!(db.sql("select requeue.settle(1, 3, null, '{}')"), "{}");
     assert_eq!(db.sql("select count(*), max(state) from requeue.item"), "2|1");
 }

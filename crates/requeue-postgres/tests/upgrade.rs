@@ -252,7 +252,7 @@ fn e43_a_migration_that_has_to_wait_tries_again_until_it_may() {
         other.batch_execute("select pg_advisory_lock(32195137446966629)").await.expect("it may");
         let pg = db.connect();
         let migrates = tokio::spawn(async move { pg.migrate().await });
-        // each try ends, so that nobody waits behind it for long
+        // each try ends, so that no session waits behind it for long
         for _ in 0..2 {
             somebody_waits(&db).await;
             nobody_waits(&db).await;
@@ -308,7 +308,7 @@ fn e43_a_process_that_is_too_old_says_so_ends_its_runs_and_puts_its_keys_back() 
     }
     begun.recv_timeout(LONG).expect("it runs");
     until("all are claimed", || db.sql("select count(*) from requeue.item where state = 2") == "3");
-    // what a migration to a version does that serves no program of this one
+    // as a migration to a version that no longer serves programs of this one
     db.sql("update requeue.meta set version = 1000");
     until("it notices", || q.outdated().is_some());
     let why = q.outdated().expect("it is too old").to_string();

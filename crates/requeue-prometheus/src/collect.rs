@@ -50,7 +50,7 @@ enum Value {
     Depth,
     /// Number of keys that are ready, or held, of each named group.
     Groups(usize),
-    /// An engine's figure about its store, while that is up.
+    /// A value of an engine's store. It is not exported while the store is down.
     Store(fn(&StoreGauges) -> Option<f64>),
     /// An engine's figure about itself.
     Engine(fn(&EngineGauges) -> f64),

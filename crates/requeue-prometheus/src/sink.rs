@@ -138,7 +138,7 @@ pub(crate) struct Stats {
     dropped: AtomicU64,
     /// Sources of gauges; mostly one.
     gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
-    /// Labels beside the name.
+    /// Labels in addition to the name.
     labels: Mutex<Vec<(String, String)>>,
 }
 

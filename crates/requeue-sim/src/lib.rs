@@ -5,7 +5,8 @@
 //! own invariants are checked. A failing schedule is made smaller, and printed as a trace that can be
 //! replayed: text, one step per line.
 //!
-//! You write how the queue is built, who calls it and how often, what runs do, and what must be true:
+//! You write how the queue is built, which callers there are and how often they call, what runs do, and what
+//! must be true:
 //!
 //! ```
 //! use requeue::{InBackoff, WorkQueue};
@@ -86,10 +87,10 @@
 //! own [workers](requeue::WorkerBuilder), batches whose runs one call ends
 //! ([`Items::done`](requeue::Items::done)), and gets with a deadline.
 //!
-//! These invariants are always checked, beside your own: a key is held by one worker at a time; an accepted
-//! trigger has a run to come (unless the queue was shut down, or has a bound); a waiting worker is woken when
-//! there is a key for it, a caller that waits for room when there is some, and a drain at its end; time
-//! passes.
+//! These invariants are always checked, in addition to your own: a key is held by one worker at a time; an
+//! accepted trigger has a run to come (unless the queue was shut down, or has a bound); a waiting worker is
+//! woken when there is a key for it, a caller that waits for room when there is some, and a drain at its end;
+//! time passes.
 //!
 //! A seed gives one run, on every machine: there are no floating-point numbers, threads or hash orders in it.
 //! Your closures must keep to that too. A schedule of some hundred steps takes about a tenth of a

@@ -93,7 +93,7 @@ pub struct KeyLog<K> {
     held: bool,
     /// A trigger was accepted, and no run has begun since.
     pub(crate) owed: bool,
-    /// Number of runs that began before the latest one, at that instant.
+    /// Number of earlier runs of the key that began at the same instant as its latest run.
     pub(crate) at_once: u64,
     /// A guard of it was leaked: it is held for ever.
     pub(crate) leaked: bool,

@@ -344,7 +344,7 @@ fn who_waits_for_room_for_too_long_is_found_small() {
             })
     };
     let (calls, _, trace) = planted(|| crowded(1, Duration::MAX));
-    // one is there, and so many before him that their runs take that long
+    // one caller waits, behind so many others that their runs take that long
     assert!((3..=6).contains(&calls), "{calls}: {trace}");
     assert!(trace.contains(" there is room for "), "{trace}");
     let (calls, keys, trace) = planted(|| crowded(1, ms(20)));
@@ -375,7 +375,7 @@ fn who_waits_for_room_and_is_not_woken_is_found_without_an_invariant_of_ones_own
 
 #[test]
 fn a_key_that_a_timer_makes_ready_makes_room_when_somebody_looks() {
-    // the only worker is busy until 11 s, so that nobody looks at 5 s, when key 7 could be dropped
+    // the only worker is busy until 11 s, so that no look comes at 5 s, when key 7 could be dropped
     let trace = "seed 1\n0s add \"7\" after=5s\n1s add \"1\"\n2s add-when-room \"2\"\n8s add \"1\"\n";
     let mut let_in = None;
     Sim::new(|clock| {

@@ -20,11 +20,11 @@ const ANSWERS: Duration = Duration::from_secs(5);
 /// Maximum number of keys cancelled in one transaction.
 const TOGETHER: usize = 1000;
 
-/// Access to a file for a process that does not work on it: it adds, lists, cancels and pauses, with or
-/// without a process that works.
+/// A client of a queue file. It adds, lists, cancels and pauses keys, and runs none. No process needs to work
+/// on the file.
 ///
 /// Each call is a transaction of its own, and blocks. Writers take turns, with one another and with the
-/// processes that work: a call waits for its turn for 30 seconds. Readers ([`list`](Self::list),
+/// processes that work: a call waits up to 30 seconds for its turn. Readers ([`list`](Self::list),
 /// [`state`](Self::state), [`stats`](Self::stats), [`queues`](Self::queues), [`check`](Self::check)) take no
 /// lock, write nothing, and need no write permission. On Linux the process that works is notified of writes;
 /// on other systems it polls 50 times a second.
@@ -108,9 +108,9 @@ pub struct AddOptions<'a> {
     /// [`Queue::add_every`](crate::Queue::add_every), until they are [cancelled](Client::cancel). This replaces an earlier `every` or `schedule` of a key, and the timer that is set for
     /// its next run, unless that is a retry's.
     pub every: Option<Duration>,
-    /// The keys run at these times, from the next one on, until they are [cancelled](Client::cancel). This replaces what
-    /// `every` replaces. Times that come during a run, or while nobody works on the queue, are one run. `delay` and
-    /// `every` are ignored then.
+    /// The keys run at these times, from the next one on, until they are [cancelled](Client::cancel). This
+    /// replaces what `every` replaces. Times that come during a run, or while no process works on the queue,
+    /// are one run. `delay` and `every` are ignored then.
     pub schedule: Option<&'a Schedule>,
     /// A value for each key, as JSON, in their order. Values of a key merge, the older first, in the process that works on
     /// the queue: they wait in the file until there is one.
@@ -141,7 +141,7 @@ impl Client {
         let is_there = path.metadata().is_ok_and(|it| it.len() > 0 || !beside(&path, "-wal").exists());
         let writes = if is_there { None } else { Some(Link::open(&path, Writes::Others)?.into()) };
         let mut look = Look::at(&path)?;
-        // A look would read the whole log if nobody has the file open. Who writes does that as well.
+        // A look would read the whole log if no process has the file open. A writer does that as well.
         if !is_ours(look.database()) {
             look.look(|_, _| Ok(()))?;
         }
@@ -461,7 +461,8 @@ impl Client {
         }
     }
 
-    /// Waits for the answers to requests. Those that get none are withdrawn: nobody obeys them later.
+    /// Waits for the answers to requests. Requests without an answer are withdrawn, so that none is handled
+    /// later.
     fn answers(&self, queue: &str, number: i64, requests: &[i64]) -> Result<Vec<String>, EngineError> {
         write_signal::send(&self.path);
         let mut answers = Vec::with_capacity(requests.len());
@@ -479,7 +480,7 @@ impl Client {
             }
             let is_late = last.elapsed() > ANSWERS;
             if is_late || self.is_worked_on_by_nobody(number)? {
-                // where nobody works on the queue any more it is done now
+                // if no process works on the queue any more, it is done now
                 let found = self.in_turn(queue, false, |begun, _, is_worked_on| {
                     let found = answers_to(begun, rest)?;
                     if is_worked_on && is_late {

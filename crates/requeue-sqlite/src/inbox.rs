@@ -1,10 +1,11 @@
 //! The inbox: requests of other processes to the one that works on a queue, or executed by themselves if
 //! there is none.
 //!
-//! An add of another process takes the turn and writes. If nobody works on the queue it writes the key's row, as the
-//! runner would; otherwise, and where it has a value, it leaves a *request* in the table `inbox`, which the runner reads
-//! in its next transaction. No runner can come in between: it takes its lock in a transaction too, and reads rows and
-//! requests in the same one. An add closes the file without a checkpoint, so SQLite's log stays until a runner ends.
+//! An add of another process takes the turn and writes. If no process works on the queue, it writes the key's
+//! row, as the runner would; otherwise, and if it has a value, it leaves a *request* in the table `inbox`,
+//! which the runner reads in its next transaction. No runner can come in between: it takes its lock in a
+//! transaction too, and reads rows and requests in the same one. An add closes the file without a checkpoint,
+//! so SQLite's log stays until a runner ends.
 
 use crate::rows::{
     MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,
@@ -58,7 +59,7 @@ impl InboxRow {
         }
     }
 
-    /// Whether it adds a key, and nobody waits for its answer.
+    /// Whether it adds a key, so that no caller waits for its answer.
     pub(crate) fn is_add(&self) -> bool {
         matches!(&*self.what, "add" | ABSORB)
     }

@@ -359,7 +359,7 @@ fn row_of(version: u32) -> String {
     }
 }
 
-/// State beside the keys' rows: the inbox, the current runs, and the time of the look.
+/// State in addition to the keys' rows: the inbox, the current runs, and the time of the look.
 pub(crate) struct Seen<'a> {
     pub(crate) pending: &'a Pending,
     pub(crate) running: &'a Running,
@@ -372,7 +372,7 @@ impl Seen<'_> {
         let listed = row.query_row(params![queue, key], |row| read(row, now)).optional()?;
         let Some(mut listed) = pending.over(key, listed, now) else { return Ok(None) };
         if let Some(held) = running.since(queue, key, now) {
-            // a trigger that nobody has read is for the run after this
+            // an unread trigger is for the run after this
             listed.dirty = pending.makes_ready(key, now);
             listed.status = Status::Held;
             listed.age = held;

@@ -162,8 +162,8 @@ fn connect(path: &Path, route: Route) -> rusqlite::Result<Connection> {
         // first, before anything is read: then the index of the log is in memory
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     }
-    // otherwise SQLite removes a log without locks as it closes, if nothing was written to that yet: a process that has just
-    // made it would write to one that nobody finds
+    // otherwise SQLite removes a log without locks as it closes, if nothing was written to that yet: a
+    // process that has just made it would write to a removed file
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     // sorts in memory: a full disk has no room for files

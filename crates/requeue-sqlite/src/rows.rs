@@ -55,7 +55,7 @@ pub(crate) struct TriggerRow {
     /// Interval at which the key comes again after each run from now on. If it came again before, its timer is replaced,
     /// unless that is a retry's.
     pub(crate) every: Option<Duration>,
-    /// The key's timer goes.
+    /// The trigger absorbs the key's timer, which is removed.
     pub(crate) absorbs: bool,
 }
 

@@ -146,7 +146,7 @@ impl<K: Key> RunLedger<K> {
         }
     }
 
-    /// The last handle is dropped.
+    /// Takes the queue back from the writer, after its last handle was dropped.
     pub(crate) fn closes(&self) {
         self.writer.take_back(self.queue);
     }
@@ -213,7 +213,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Journal<K, V> for
         let next = if is_over { runs.next(key, begun.map_or(now, |begun| begun.at), now) } else { None };
         drop(runs);
         let record = known.map(|Known { ready, held, due, failures, attempt, priority, value, .. }| {
-            // what can't be written can't have been added
+            // a value that can't be encoded can't have been added
             let value = value.and_then(|value| key::encode(value).ok());
             KeyRecord { ord: 0, ready, held, due, failures, attempt, priority, value }
         });

@@ -22,7 +22,7 @@ pub(crate) struct Group {
     /// The last end of each key, because each has the whole state.
     pub(crate) ends: HashMap<Place, EndRow>,
     pub(crate) triggers: Vec<TriggerRow>,
-    /// Keys that no longer come again.
+    /// Keys whose interval or schedule was removed.
     pub(crate) unscheduled: Vec<Place>,
     /// Requests that the queue in memory has handled, with their answers.
     pub(crate) answered: Vec<(i64, Option<String>)>,
@@ -69,7 +69,8 @@ pub(crate) struct RunnerConn {
     path: PathBuf,
     /// SQLite's counter of other connections' writes.
     version: Option<i64>,
-    /// The triggers of the last transaction. Ends from before they were applied do not include them.
+    /// The triggers of the last transaction. An end recorded before they were applied does not include them:
+    /// after such an end they are written once more.
     recent: Vec<TriggerRow>,
     pub(crate) commits: u64,
     epochs: HashMap<i64, Epoch>,
@@ -258,7 +259,8 @@ impl RunnerConn {
         Ok(Claimed::Ours(queue, (epoch.unsigned_abs() << EPOCHS) + beyond.unsigned_abs()))
     }
 
-    /// Whether nobody works on a queue, nor may have inherited that. Where the system does not say it, a claim finds out.
+    /// Whether no process works on a queue, or may have inherited its lock. Where the system does not say it,
+    /// a claim finds out.
     pub(crate) fn is_free(&self, queue: i64) -> bool {
         !self.database().is_worked_on(queue).unwrap_or(false) && !has_heir(&self.path, queue)
     }

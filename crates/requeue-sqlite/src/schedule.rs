@@ -59,7 +59,7 @@ mod tests {
             "early"
         );
         assert_eq!(after("2030-03-05T12:00:00Z", "2030-03-05T12:01:00Z"), "2030-03-05T18:00:00Z", "by hand");
-        // what came meanwhile is one run, now
+        // the times that came meanwhile are one run, now
         assert_eq!(after("2030-03-05T18:00:01Z", "2030-03-09T11:00:00Z"), "2030-03-09T11:00:00Z");
     }
 }

@@ -192,8 +192,9 @@ const READERS_END: Duration = Duration::from_millis(20);
 /// Rest of a process between two attempts.
 const SHORTENS_AGAIN: Duration = Duration::from_millis(100);
 
-/// Pages of the log after which SQLite writes it into the file, and begins it anew if nobody reads it: 16 MB. A checkpoint
-/// writes each page once, however often it has changed. Others leave it to the runner, if there is one.
+/// Pages of the log after which SQLite writes it into the file, and begins it anew if it has no reader: 16
+/// MB. A checkpoint writes each page once, however often it has changed. Others leave it to the runner, if
+/// there is one.
 fn checkpoint_after(of: Writes) -> u32 {
     if of == Writes::Runner { 4000 } else { 8000 }
 }
@@ -291,9 +292,10 @@ impl Link {
 
     /// Writes SQLite's log into the file, and cuts it off.
     ///
-    /// SQLite begins the log anew by itself only when a writer finds all of it in the file and nobody reading it. While others
-    /// write and read all the time that does not happen, and the log would grow until the disk is full. In its turn this
-    /// process is the only writer, and need only wait for those who read; [looks](crate::look) begin no later.
+    /// SQLite begins the log anew by itself only when a writer finds all of it in the file and no reader.
+    /// While others write and read all the time that does not happen, and the log would grow until the disk
+    /// is full. In its turn this process is the only writer, and need only wait for those who read;
+    /// [looks](crate::look) begin no later.
     pub(crate) fn shorten_log(&mut self, _turn: &Turn) {
         let Self { connection, of, .. } = self;
         let shortened = connection.busy_timeout(READERS_END).and_then(|()| {

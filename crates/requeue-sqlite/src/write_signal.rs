@@ -65,7 +65,7 @@ mod system {
                 Ok(_) if fds[1].revents().is_empty() => {}
                 Ok(_) | Err(_) => return,
             }
-            // What the events say does not matter.
+            // The contents of the events do not matter.
             while rustix::io::read(signals, &mut events).is_ok() {}
             on_signal();
         }

@@ -160,7 +160,7 @@ impl Drop for WritesHere {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What panics in a hold is caught, or leaves what is noted whole.
+    // A panic in a hold is caught, or leaves the noted group whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -222,8 +222,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes a queue away from the thread that writes, which has it for a moment now and then: whoever drops it after this is
-    /// the last, and has closed it when the drop returns.
+    /// Takes a queue away from the thread that writes, which has it for a moment now and then: a drop of the
+    /// queue after this is the last one, and has closed it when it returns.
     pub(crate) fn take_back(&self, queue: i64) {
         // a callback of that thread drops it: it can't wait for itself
         if !WRITES.get() {
@@ -305,7 +305,7 @@ impl Writer {
             Err(std::sync::TryLockError::WouldBlock) => return,
         };
         self.batcher.commit(conn);
-        // who came meanwhile found it taken
+        // callers that came meanwhile found the connection taken
         if self.batcher.is_asked() {
             self.ask();
         }
@@ -343,9 +343,9 @@ impl AddBatcher {
     }
 
     fn commit_group(&self, conn: &mut RunnerConn) -> bool {
-        // What is added to a queue that takes no more was accepted all the same: it stays in the inbox until the queue is
-        // opened again. In its row it would not be safe: the queue in memory does not know of it, and may end a run of the
-        // same key.
+        // A key added to a queue that takes no more was accepted all the same: it stays in the inbox until
+        // the queue is opened again. In its row it would not be safe: the queue in memory does not know of
+        // it, and may end a run of the same key.
         let closed = self.closed();
         let has_requests = conn.has_requests(&closed);
         let is_read = has_requests.is_ok();
@@ -360,12 +360,13 @@ impl AddBatcher {
             told.extend(waits);
             return self.failed(conn, group, told, e);
         }
-        // Now, as others can't write any more: what they were told is accepted is seen by whoever is handed out next.
+        // Now, because others can't write any more: the next run sees each trigger that they were told is
+        // accepted.
         let requests = conn.requests(&closed);
         let is_read = is_read && requests.is_ok();
         let mut requests = requests.unwrap_or_default();
-        // What asks for no trigger is done at once, and triggers are applied when they are written: what stands behind one
-        // waits for that, as it may mean the same key.
+        // Requests other than triggers are handled at once, and triggers are applied when they are written. A
+        // request behind a trigger waits for that, because both may be for the same key.
         let mut triggers = false;
         let behind = requests.iter().position(|request| {
             let waits = triggers && !request.is_add();
@@ -376,7 +377,7 @@ impl AddBatcher {
             requests.truncate(behind);
             conn.look_again();
         }
-        // some are left, and nobody will ring for them
+        // some are left, and no signal will come for them
         if !requests.is_empty() && conn.looks_again() {
             self.wake.ask(WakeReason::Now);
         }
@@ -438,7 +439,7 @@ impl AddBatcher {
         let (mut left, mut answered) = (Vec::new(), Answered::new());
         for request in requests {
             match self.intake(&request) {
-                // what waits or is dead is in the file, and so is what is ready
+                // waiting, dead and ready keys are all in the file
                 Some(_)
                     if request.what == "retry"
                         && !conn.knows(request.queue, &request.key).unwrap_or(true) =>
@@ -543,7 +544,7 @@ impl AddBatcher {
             let asked = self.wake.next(looks);
             let written = catch_unwind(AssertUnwindSafe(|| self.commit(lock(&self.conn))));
             if asked == WakeReason::Ends {
-                // nobody waits for a trigger any more, for who does has a writer
+                // no caller waits for a trigger any more: each such caller has a writer
                 return;
             }
             if self.looks_around(asked) {
@@ -591,7 +592,7 @@ impl AddBatcher {
         let mut noted = lock(&self.noted);
         // Letters stand in the file, and are read again.
         for (place, end) in group.ends {
-            // what was noted meanwhile knows more
+            // an end noted meanwhile is newer
             noted.group.ends.entry(place).or_insert(end);
         }
         for (queue, paused) in group.paused {

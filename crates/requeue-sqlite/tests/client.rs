@@ -142,7 +142,7 @@ fn e29_keys_with_a_prefix_are_listed_also_while_they_are_only_in_the_inbox() {
     assert_eq!(listed(b"a/\xff"), [""; 0]);
     let q = world.open();
     q.shut_down();
-    // nobody reads what is added to it now
+    // keys added to it now are not read
     for name in ["b/3", "a/3"] {
         world.add(name, None);
     }

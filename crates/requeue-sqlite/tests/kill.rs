@@ -148,7 +148,7 @@ fn check(dir: &Path) {
         assert!(seen > Some(at), "{key}: a trigger of {at} was accepted, and the last run began at {seen:?}");
     }
     eprintln!("{triggers} triggers were accepted, {runs} runs were well, {} keys", acked.len());
-    // what has ended does not run again
+    // keys whose runs have ended do not run again
     drop((worker, q));
     assert_eq!(open(dir).in_memory().len(), 0);
     // all of that was compared

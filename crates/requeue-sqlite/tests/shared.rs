@@ -357,7 +357,7 @@ fn e32_the_drop_of_the_last_handle_has_closed_the_file() {
         let q = world.open();
         q.add("a".to_owned()).wait().unwrap();
         drop(q);
-        // SQLite removes its log and its shared memory as it closes a file that nobody else has open
+        // SQLite removes its log and its shared memory as it closes a file that no other process has open
         assert_eq!(world.files().len(), 1, "{n}");
     }
 }

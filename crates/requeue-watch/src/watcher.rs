@@ -176,7 +176,7 @@ mod linux {
                 .and_then(|text| text.trim().parse::<u64>().ok());
             let (_, ours) = self.tree.counts();
             let missing = self.tree.places().iter().map(|root| directories(root)).sum::<u64>();
-            // What others of this user have stays theirs: all of the limit but ours.
+            // Other processes of this user keep their watches: all of the limit but ours.
             let others = limit.unwrap_or(0).saturating_sub(ours as u64);
             let wanted = (others + missing).next_power_of_two();
             WatchError::Limit { path, limit, wanted }

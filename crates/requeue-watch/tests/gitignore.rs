@@ -114,7 +114,7 @@ fn grow(dice: &mut Rng, tree: &Path) {
     for _ in 0..12 {
         let depth = 1 + dice.usize(..4);
         let path = (0..depth).fold(tree.to_owned(), |path, _| path.join(of(dice, &NAMES)));
-        // What cannot be, because a file stands in the way, is not.
+        // A path that cannot be made, because a file is in the way, is left out.
         let _ = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, ""));
         if one_in(dice, 6) {
             let _ = fs::write(path.with_file_name(".gitignore"), patterns(dice, 3));

@@ -55,7 +55,7 @@ fn the_last_state_of_every_file_is_told() {
             stir(&mut dice, n, dir.path());
         }
         let (stop, hang_up) = UnixStream::pair().unwrap();
-        // What a program saw that looks at each file when it is told.
+        // The contents as a program saw them that reads each file when it is told of it.
         let seen: Mutex<HashMap<PathBuf, String>> = Mutex::default();
         std::thread::scope(|scope| {
             // In here, so that a failure ends the watcher too.

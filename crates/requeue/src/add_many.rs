@@ -235,7 +235,7 @@ impl<K, V> Drop for Retried<'_, K, V> {
 impl<K, V> Drop for AddedMany<K, V> {
     #[inline]
     fn drop(&mut self) {
-        // what a panic in the middle of a batch left
+        // the rest of a batch in which a call panicked
         if !self.entries.is_empty() && std::thread::panicking() {
             for entry in take(&mut self.entries) {
                 quietly(|| drop(entry));

@@ -97,7 +97,7 @@ impl Awaiter for RunTeller {
 }
 
 impl Drop for RunTeller {
-    /// The queue is gone with all that it had not told.
+    /// Answers the rest: the queue is gone without having answered them.
     fn drop(&mut self) {
         self.tell(Err(NoRun::Dropped));
     }

@@ -159,9 +159,9 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Adds a constant label to the queue's metrics, beside its [`name`](Self::name). Use it to tell queues
-    /// of the same name apart, for example by cluster or shard. Call it once for each label. The labels go to
-    /// the metrics sink ([`Metrics::attach_labels`]); without a sink they have no effect.
+    /// Adds a constant label to the queue's metrics, in addition to its [`name`](Self::name). Use it to tell
+    /// queues of the same name apart, for example by cluster or shard. Call it once for each label. The
+    /// labels go to the metrics sink ([`Metrics::attach_labels`]); without a sink they have no effect.
     ///
     /// [`build`](Self::build) refuses a name that Prometheus does not accept (ASCII letters, digits and `_`,
     /// not starting with a digit or `__`), a second label of the same name, and the names that queue metrics
@@ -513,8 +513,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// * A drain, and work after [`WorkQueue::shut_down`], keep to the rate too. Give a drain a deadline if
     ///   it may be in a hurry, or [lift](WorkQueue::lift_rate) the rate.
     ///
-    /// Such a queue reads its clock in every get, and not to add a key or to end a run.
-    /// For a ready key, [`WorkQueue::explain`] reports when the next token is there.
+    /// Such a queue reads its clock in every get, and not to add a key or to end a run. For a ready key,
+    /// [`WorkQueue::explain`] reports when the next token is available.
     ///
     /// # Errors
     ///

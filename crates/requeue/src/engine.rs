@@ -1,4 +1,4 @@
-//! The seam for engines. Users find it in the crate `requeue-engine`, beside all else that engines share.
+//! The seam for engines. Users find it in the crate `requeue-engine`, with all else that engines share.
 
 pub use crate::awaited::RunTeller;
 pub use crate::engine_gauges::{EngineGauges, LeaseGauges, ReadEngine, StoreGauges};
@@ -23,12 +23,12 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredTrigger {
-    /// The delay; `None` is now, and so is a delay of zero.
+    /// The delay. `None` and zero both mean now.
     pub delay: Option<Duration>,
     /// The priority.
     pub priority: i16,
-    /// The run stands for the delayed runs that the key has by then, retries too: its timer goes. With a delay, the new timer
-    /// replaces the key's.
+    /// Whether the trigger absorbs the key's timer, even a retry's: its run also stands for the timer's run,
+    /// and the timer is removed. With a delay, the new timer replaces the key's.
     pub absorbs: bool,
 }
 

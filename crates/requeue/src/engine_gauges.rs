@@ -60,7 +60,7 @@ pub struct LeaseGauges {
     pub since_beat: Duration,
 }
 
-/// Gauges of an engine, beside those of its front.
+/// Gauges of an engine, in addition to those of its front.
 ///
 /// ```
 /// use requeue::engine::EngineGauges;

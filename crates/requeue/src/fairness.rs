@@ -31,7 +31,7 @@ impl<K> Fairness<K> {
         self.groups = Some(Groups::by(group, rules, RandomState::new()));
     }
 
-    /// The order of a queue with groups, if there are groups; `other` is the order given beside them.
+    /// The order of a queue with groups, if there are groups; `other` is the order given with them.
     pub(crate) fn take_order(
         &mut self,
         other: &Order<K>,

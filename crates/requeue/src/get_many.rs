@@ -210,7 +210,7 @@ impl<'q, K, V> Items<'q, K, V> {
     /// Dropping the future ends the runs and loses no key.
     pub fn next(mut self, most: usize) -> GetMany<'q, K, V> {
         let shared = self.owner.shared();
-        // what is dropped of users' is dropped here, not in the hold that ends the runs
+        // the users' values are dropped here, not in the hold that ends the runs
         for item in &mut self.items {
             item.let_value_go();
         }

@@ -5,7 +5,7 @@ use crate::hold::{Later, Shared};
 use crate::panics::quietly;
 
 impl<K, V> Shared<K, V> {
-    /// Makes up for drops. Not under the lock.
+    /// Makes up for drops. Must not be called under the lock.
     pub(crate) fn make_up_for_drops(&self) {
         for later in self.take_laters() {
             quietly(|| self.make_up_for(later));

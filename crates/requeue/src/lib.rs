@@ -114,8 +114,8 @@ compile_error!(
      machine alone, requeue-core, which takes the time as an argument"
 );
 
-/// Pages to read beside the items: the contract, the table of client-go's names, and details. It has no items
-/// for programs.
+/// Pages to read in addition to the items: the contract, the table of client-go's names, and details. It has
+/// no items for programs.
 #[cfg(any(doc, doctest))]
 pub mod docs {
     #[allow(unused_imports)] // the pages name the crate's items

@@ -9,7 +9,7 @@ use crate::hold::Shared;
 /// | `Open` | taken | taken | are handed out |
 /// | `Closed` | refused | taken | are handed out |
 /// | `ShutDown` | refused | refused | are handed out |
-/// | `Over` | refused | there is nobody to ask | there are none |
+/// | `Over` | refused | there are no runs | there are none |
 ///
 /// ```
 /// use requeue::{Phase, WorkQueue};

@@ -261,9 +261,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Returns the limiter's delay. (The key runs earlier if it is ready or has an earlier timer: see
     /// [`state`](Self::state).)
     ///
-    /// The default limiter has one bucket for all keys beside each key's back-off: a burst of 100, then 10
-    /// per second. So if 1,000 keys fail at once, the last of them waits 90 s, although each has failed only
-    /// once. If your keys fail independently, give the queue
+    /// The default limiter has one bucket for all keys, in addition to each key's back-off: a burst of 100,
+    /// then 10 per second. So if 1,000 keys fail at once, the last of them waits 90 s, although each has
+    /// failed only once. If your keys fail independently, give the queue
     /// [`default_controller_without_bucket`](crate::limiter::default_controller_without_bucket)
     /// ([`Builder::limiter`](crate::Builder::limiter)).
     ///
@@ -673,7 +673,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.shared.lock().with(|hold| hold.core.shutting_down())
     }
 
-    /// Progress of the queue's shutdown: who may still trigger runs, and whether all is over.
+    /// Progress of the queue's shutdown: which calls may still trigger runs, and whether all is over.
     ///
     /// ```
     /// # use requeue::{Phase, WorkQueue};

@@ -23,16 +23,17 @@ use std::time::Duration;
 /// A trigger that waits for room for its key: await it, or call [`wait`](Self::wait) on it.
 ///
 /// Made by [`WorkQueue::add_when_room`]. It returns the trigger's result, or gives the key and value back.
-/// Waiting triggers are let in one after another, in the order in which they began to wait (when first
-/// polled). A trigger that does not wait for room goes before them if it comes when there is some.
+/// Waiting triggers are accepted one after another, in the order in which they began to wait (when first
+/// polled). A trigger that does not wait can go before them, if there is room when it comes.
 ///
 /// Poll it or drop it: a woken future that is kept without being polled holds up those that began to wait
 /// after it. In a `select!` loop that works between two polls, make a new one each time around.
 ///
 /// # Cancel safety
 ///
-/// The trigger is accepted only in the poll that says so. If it is dropped before, nothing was added, key and
-/// value are dropped with it, and its turn passes on. It answers only once.
+/// The trigger is accepted in the poll that returns the result, not before. If the future is dropped earlier,
+/// nothing is added, the key and the value are dropped with it, and the next waiting trigger gets its turn.
+/// It returns a result only once.
 ///
 /// ```
 /// use requeue::{Add, WorkQueue};
@@ -220,11 +221,11 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Asks for a run of `key` with the options of `how`, and waits for room if the queue is full: await it,
     /// call [`wait`](AddWhenRoom::wait) or [`timeout`](AddWhenRoom::timeout) on it.
     ///
-    /// It does not wait, and is [`add_with`](Self::add_with), for a known key, on a queue without a
-    /// [`bound`](crate::Builder::bound), and on one that [drops the oldest key](crate::Builder::drop_oldest)
-    /// while any is ready. A wait also ends when the key becomes known, or when a key becomes ready that can
-    /// be dropped. If no caller waits for keys, a key that a timer makes ready is seen at the next call that
-    /// looks.
+    /// It acts like [`add_with`](Self::add_with), and does not wait, in three cases: the key is known, the
+    /// queue has no [`bound`](crate::Builder::bound), or the queue [drops the oldest
+    /// key](crate::Builder::drop_oldest) and a key is ready. A wait also ends when the key becomes known, or
+    /// when a key becomes ready that can be dropped. If no caller waits for keys, a key that a timer makes
+    /// ready is seen at the next call that looks.
     ///
     /// # Errors
     ///

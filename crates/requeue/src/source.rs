@@ -1,4 +1,4 @@
-//! [`Source`]: what workers work for.
+//! [`Source`]: a source of keys for workers.
 
 use crate::WorkQueue;
 use crate::hold::Shared;

@@ -11,7 +11,7 @@
 //! [`THREADS_A_TURN`] wake-ups of threads a task has its turn, so that neither kind starves.
 //!
 //! **The watch.** A wake-up of a task must not hold up the others for longer than two times [`WATCH`]. While
-//! one is on its way and another waiter is there, an alarm of the queue's clock is set, the watch. If that
+//! one is on its way and there is another waiter, an alarm of the queue's clock is set, the watch. If that
 //! wake-up is still on its way when the alarm fires, it counts as lost and the next waiter is woken. If a
 //! later wake-up is on its way, the watch is set again for that one; if none is, it stays off. So a queue
 //! under load sets an alarm once per `WATCH`, and not once per wake-up. After a loss twice as many tasks are
@@ -118,8 +118,8 @@ pub(crate) struct Waiters {
     /// The kind of waiter that the latest wake-up went to, until it arrives or counts as lost. Meanwhile no
     /// other waiter is woken for a key.
     in_flight: Option<Sleeper>,
-    /// The number of the latest wake-up. One that went to several tasks has one number
-    /// and arrives with the first of them.
+    /// The number of the latest wake-up. A wake-up of several tasks has one number, and counts as arrived
+    /// with the first task.
     flight: u32,
     /// Number of wake-ups of tasks lost since one was answered in time.
     lost: u32,

@@ -51,7 +51,7 @@ assert_not_impl!(WorkQueue<NotSend>: Send, Sync);
 assert_not_impl!(WorkQueue<String, Rc<u8>>: Send, Sync);
 assert_not_impl!(WorkQueue<String, (), Rc<RandomState>>: Send, Sync);
 
-// What is told of its keys, and what is told it of one.
+// Snapshots and states of keys.
 assert_impl!(Snapshot<'static, String>: Send, Sync, Unpin);
 assert_not_impl!(Snapshot<'static, Cell<u8>>: Send, Sync);
 assert_impl!(Page<String>: Send, Sync, Unpin);
@@ -59,7 +59,7 @@ assert_impl!(Cursor: Send, Sync, Unpin);
 assert_impl!(Restore<String, Cell<u8>>: Send, Unpin);
 assert_impl!(Cancelled<Cell<u8>>: Send, Unpin);
 
-// What a get is, and what it returns.
+// Gets, and their results.
 assert_impl!(Get<'static, String>: Send, Unpin);
 assert_impl!(Get<'static, String, Cell<u8>>: Send, Unpin);
 assert_impl!(Get<'static, String, PhantomPinned>: Unpin);

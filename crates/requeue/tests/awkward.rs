@@ -1,4 +1,4 @@
-//! Misbehaving user code and tasks, and what must hold beside them.
+//! Misbehaving user code and tasks, and what must hold with them.
 
 use requeue::{
     Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,
@@ -151,7 +151,7 @@ impl Clock for Panics {
     }
 }
 
-/// Metrics that nobody reads.
+/// Metrics that are never read.
 struct Deaf;
 impl Metrics for Deaf {}
 

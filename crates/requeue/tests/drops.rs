@@ -1,5 +1,5 @@
-//! Keys and values that panic as they are dropped, and user code that panics beside them. None of it may keep
-//! a key held, take a key from its caller, or end the process.
+//! Keys and values that panic as they are dropped, and user code that panics with them. None of it may keep a
+//! key held, take a key from its caller, or end the process.
 
 use requeue::{DrainOptions, Instant, RateLimiter, Unfinished, WorkQueue, Worker};
 use std::hash::{Hash, Hasher};

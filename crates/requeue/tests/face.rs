@@ -110,7 +110,7 @@ fn a_key_is_given_as_it_is_written_everywhere() {
     let q = WorkQueue::<Plain>::new();
     q.add_rate_limited(Plain(1)).unwrap();
     assert_eq!(q.num_requeues(&Plain(1)), 1);
-    // what slices, paths and shared strings are borrowed as
+    // the borrowed forms of slices, paths and shared strings
     let path = std::path::Path::new("a/b");
     assert_eq!(WorkQueue::<std::path::PathBuf>::new().num_requeues(path), 0);
     assert_eq!(WorkQueue::<Arc<str>>::new().num_requeues("a"), 0);

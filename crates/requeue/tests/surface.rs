@@ -1,4 +1,4 @@
-//! Public items beside the calls of the queue: numbers of runs, clones, boxed parts.
+//! Public items other than the calls of the queue: numbers of runs, clones, boxed parts.
 
 #![cfg(not(requeue_loom))]
 

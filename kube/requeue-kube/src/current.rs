@@ -37,7 +37,7 @@ pub struct Current {
     attempt: u32,
     echoes: Arc<Echoes>,
     fence: Option<Fence>,
-    /// The run's knowledge of its object.
+    /// Metadata of the run's object, without managed fields, as the run last knew it.
     saw: Arc<Mutex<ObjectMeta>>,
 }
 
@@ -139,7 +139,7 @@ impl Current {
     }
 
     /// Reports that the run needs nothing more of this returned object, itself or a related one: its event
-    /// does not run the object again, whoever wrote this version. Call it if
+    /// does not run the object again, even if another client wrote this version. Call it if
     ///
     /// - the run looks at the returned object, and continues with it;
     /// - an apply covers all that the run is interested in: for example a related object that it never reads.

@@ -127,7 +127,7 @@ impl Feed {
             return;
         }
         let how = Add::now().priority(priority).in_backoff(in_backoff).value(Causes::of(cause));
-        // Refused only when the controller ends: then nobody is to hear of it.
+        // Refused only when the controller ends: then no run is to come.
         drop(self.queue.add_with(key, how));
     }
 

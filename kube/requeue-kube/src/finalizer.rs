@@ -153,7 +153,7 @@ where
     E: std::error::Error + 'static,
 {
     let path = format!("/metadata/finalizers/{place}");
-    // Nobody has cleaned up after another object that was made under this name meanwhile.
+    // Another object that was made under this name meanwhile has not been cleaned up.
     let operations = json!([
         {"op": "test", "path": "/metadata/uid", "value": object.meta().uid},
         {"op": "test", "path": path, "value": name},

@@ -1,5 +1,5 @@
-//! The lists of watches: no run begins before they are there, and a watch that cannot have its list holds up
-//! only what needs it.
+//! The lists of watches: no run begins before they are complete, and a watch that cannot have its list holds
+//! up only what needs it.
 
 use crate::metrics::Listings;
 use kube::runtime::watcher::{self, Error, Event};

@@ -7,8 +7,8 @@ use std::hash::Hash;
 
 /// A kind of objects that a [`Controller`](crate::Controller) can reconcile.
 ///
-/// Every type with these traits is one; nobody writes an `impl`. A function that is generic over the kind of its controller
-/// asks for this alone:
+/// Every type with these traits is one; no `impl` is needed. A function that is generic over the kind of its
+/// controller asks for this alone:
 ///
 /// ```
 /// use requeue_kube::{Controller, Reconcilable};

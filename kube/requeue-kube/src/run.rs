@@ -92,7 +92,7 @@ where
         };
         let Some((outcome, result)) = ended else {
             span.record("outcome", "lost the lease");
-            // What came meanwhile is for the next term too.
+            // Triggers that came meanwhile are for the next term too.
             drop(during);
             return self.feed.put_back(&run, Some(causes), None);
         };
@@ -210,7 +210,7 @@ where
 
     async fn tell(&self, result: Result<(ObjectRef<K>, Action), Error<E>>) {
         if let Some(results) = &self.results {
-            // Nobody reads it any more when the controller ends.
+            // It has no reader any more when the controller ends.
             drop(results.send(result).await);
         }
     }

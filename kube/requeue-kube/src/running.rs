@@ -451,7 +451,7 @@ where
     })
 }
 
-/// Starts the runs when the lists are there, and ends the controller.
+/// Starts the runs when the lists are complete, and ends the controller.
 async fn supervise(
     state: &State,
     tasks: JoinSet<()>,

@@ -118,8 +118,8 @@ pub(crate) async fn objects<K>(
     let keeps = feed.managed_fields();
     let known = |key: &ObjectKey| reader.get(&key.to_ref(dyntype.clone()));
     let mut events = pin!(events);
-    // What the list that goes on has had, and what of it differs from the store. The store takes a list over
-    // when it is complete, and a run that is triggered earlier would not see it.
+    // The objects of the current list so far, and those of them that differ from the store. The store takes a
+    // list over when it is complete, and a run that is triggered earlier would not see it.
     let (mut listed, mut differs) = (HashSet::new(), Vec::new());
     while let Some(event) = events.next().await {
         list.hears(&event);
@@ -230,7 +230,7 @@ pub(crate) async fn touched<K, O>(
                     feed.trigger(Trigger::new(key.clone(), cause).by(version));
                 }
                 known.insert(key, meta);
-                // Nobody says what is gone.
+                // Nothing reports which objects are gone.
                 if known.len() > 1000 + 2 * store.len() {
                     known.retain(|key, _| store.get(&key.to_ref(dyntype.clone())).is_some());
                 }
@@ -330,7 +330,7 @@ pub(crate) async fn related<C, O>(
                 listed = HashSet::new();
                 // A mapper can't be asked whom it concerns now that an object is gone. Owners are what they were.
                 let gone = known.len() < before && !relation.is_owned;
-                // What failed for want of the kind is named by nothing in its list.
+                // Objects that failed because the kind was missing are named by nothing in its list.
                 if list.is_complete() || gone {
                     relation.sweep(&feed);
                 }

@@ -64,7 +64,7 @@ fn named(name: usize) -> ObjectRef<ConfigMap> {
 impl Cluster {
     fn send(&self, event: Event<ConfigMap>) {
         if !self.broken {
-            // Nobody listens any more when the controller has ended.
+            // The stream has no reader any more when the controller has ended.
             drop(self.watch.as_ref().unwrap().unbounded_send(Ok(event)));
         }
     }

@@ -231,7 +231,7 @@ async fn a_reconciler_may_ask_its_controller_for_everything_and_no_trigger_is_lo
     assert!(running.drain(SECOND).await.done >= 550);
 }
 
-// Results that nobody reads.
+// Results without a reader.
 
 /// Runs 3,000 objects and reads one result, for five hours. Returns the number of runs, and the number of
 /// waiting results.
@@ -366,7 +366,7 @@ fn after_its_runtime_a_controller_answers_all_calls_and_drops_its_context() {
         while running.stats().held < 10 {
             tokio::task::yield_now().await;
         }
-        // What comes during a run is told to the queue when the run is dropped.
+        // A trigger that comes during a run is passed to the queue when the run is dropped.
         running.reconcile_now(&of("m1"));
         (running, count, elector, server)
     });
@@ -460,7 +460,7 @@ async fn nothing_begins_when_the_lease_comes_back_in_the_middle_of_a_drain() {
     sleep(4 * SECOND).await;
     assert!(running.is_leader());
     let report = drain.await.unwrap();
-    // What ran belonged to a term after which another process led.
+    // The runs belonged to a term after which another process led.
     assert_eq!((report.done, report.cancelled, report.left, count.begun()), (0, 3, 5, 3));
 }
 

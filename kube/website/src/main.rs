@@ -54,7 +54,7 @@ async fn run() -> anyhow::Result<()> {
     let client = || anyhow::Ok(ClientBuilder::try_from(config.clone())?.with_layer(&metrics.client_layer()));
     let pod = std::env::var("POD_NAME").unwrap_or_else(|_| format!("process-{}", std::process::id()));
     let elector = website::elect(&client()?.build(), &metrics, &pod)?;
-    // What is not the leader does not write.
+    // A process that is not the leader does not write.
     let fenced = client()?.with_layer(&client_layer(elector.fence())).build();
     let sites = website::start(fenced, &metrics, &elector)?;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("can't listen on {listen}"))?;

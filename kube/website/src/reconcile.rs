@@ -127,7 +127,7 @@ fn labels(site: &Website) -> BTreeMap<String, String> {
         .into()
 }
 
-/// The children have the website's name, and go with it.
+/// Metadata of a child: it has the website's name, and is deleted with it.
 fn child(site: &Website) -> ObjectMeta {
     ObjectMeta {
         name: Some(site.name_any()),
@@ -144,7 +144,7 @@ where
 {
     let how = PatchParams::apply(MANAGER).force();
     let written = api.patch(&child.name_any(), &how, &Patch::Apply(child)).await?;
-    // All that a website wants of its child stands in it, so its event is no reason to run again.
+    // The child is as the website wants it, so its event is no reason to run again.
     Current::saw_if_any(&written);
     Ok(())
 }

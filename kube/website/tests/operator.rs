@@ -102,7 +102,7 @@ async fn a_poison_website_delays_nobody_and_says_why() {
     assert_eq!(world.ready("poison0"), Some(("False".to_owned(), "ApiServer".to_owned())));
     let (_, told) = world.get("/explain/default/poison0").await;
     assert!(told.contains("failure") && told.contains("the page is poison"), "{told}");
-    // A change beside them is served at once.
+    // A change of another object is served at once.
     world.apply("site0", "two");
     let took = world.until(|world| world.page("site0").as_deref() == Some("two")).await;
     assert!(took < Duration::from_millis(100), "{took:?}");
@@ -178,7 +178,7 @@ async fn of_two_replicas_one_reconciles_and_the_other_takes_over_at_once_when_it
     assert_eq!(other.get("/readyz").await, (200, "ok, stands by\n".to_owned()));
     let (_, told) = other.get("/explain/default/site0").await;
     assert!(told.starts_with("this replica stands by"), "{told}");
-    // What waits there waits for no worker: the alert must not count it.
+    // Keys that wait there wait for no worker: the alert must not count them.
     assert!(other.value(r#"requeue_oldest_ready_seconds{name="website",controller="website"}"#).await > 60.0);
 
     // As `main` ends.

@@ -112,7 +112,7 @@ async fn s16_kubebuilders_dashboard_shows_the_run() {
     assert_eq!(sum(&second, "workqueue_queue_duration_seconds_count", ""), fine + failed);
     assert_eq!(sum(&second, "workqueue_depth", ""), 0.0);
     assert_eq!(sum(&second, "controller_runtime_active_workers", ""), 0.0);
-    // A request that nobody answered is counted under `<error>`.
+    // An unanswered request is counted under `<error>`.
     let refused = sum(&second, "rest_client_requests_total", "code=\"<error>\"");
     assert_eq!(refused, failed);
 
@@ -139,7 +139,7 @@ async fn s16_kubebuilders_dashboard_shows_the_run() {
 fn promtool(first: &[(String, f64)], second: &[(String, f64)], runs: f64) -> String {
     let mut text = "evaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n".to_owned();
     for (series, value) in second {
-        // What a scrape adds.
+        // The labels that a scrape adds.
         let scraped = r#"job="website",namespace="website-system",pod="p",instance="i""#;
         let Some(labelled) = series.strip_suffix('}') else { continue };
         let before =

@@ -15,7 +15,7 @@ pub fn e1_what_was_accepted_is_there_for_the_next_process_in_the_order_of_the_li
     assert_eq!(work.keys(3), ["b", "a", "c"]);
     assert_eq!(work.stop(), []);
     drop(queue);
-    // what has ended does not run again
+    // a key whose run has ended does not run again
     let queue = engine.open();
     assert!(["a", "b", "c"].iter().all(|name| is_idle::<E>(&queue, name)));
     assert!(E::state(&queue, "late").is_some_and(|state| state.due_in.is_some()));

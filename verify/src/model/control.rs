@@ -90,7 +90,7 @@ impl Model {
         let due = entry.due();
         (entry.timer, entry.window) = (None, None);
         let value = entry.slot.take();
-        // what triggers said in a back-off goes with them
+        // the triggers' policies in a back-off go with them
         (entry.respects, entry.reset) = (false, false);
         if ready {
             self.line.retain(|other| *other != key);

@@ -174,7 +174,7 @@ pub fn b9_an_eq_that_panics_leaves_the_triggers_before_it_accepted_and_no_other<
     probe.eq.panics();
     let spare = Probe::new();
     spare.drop.panics();
-    // what is left of the batch is dropped during unwinding: that must not abort
+    // the rest of the batch is dropped during unwinding: that must not abort
     let batch = vec![
         now(1),
         now(Key::probed(1, &spare)),
@@ -439,7 +439,7 @@ pub fn b9_keys_and_values_of_a_batch_are_dropped_without_the_lock<A: Adapter>() 
     assert_eq!(probe.drop.runs(), 1, "the second key");
     sound(q.take_many(2).done());
     assert_eq!(probe.drop.runs(), 4);
-    // what the next leaves
+    // the drops of the next call
     q.trigger_many(vec![(key(1), When::Now, value()), (key(2), When::Now, value()), now(3)]);
     let items = q.take_many(2).next_now(2);
     assert_eq!(items.keys(), [3]);
@@ -470,7 +470,7 @@ pub fn b9_a_trigger_during_the_runs_of_a_batch_is_not_taken_for_redundant<A: Ada
         let first_in_first_out = Touchy { line: Vec::new(), pops: Arc::new(AtomicUsize::new(usize::MAX)) };
         let order = if own { Line::Own(Box::new(first_in_first_out)) } else { Line::Fifo };
         let q = Subject::<A>::with(Config { order, ..Config::default() });
-        // what is added three times is known to those who add without the lock
+        // keys that are added three times are published to the adds without the lock
         for key in (0..100).cycle().take(300) {
             q.add(key);
         }

@@ -311,7 +311,7 @@ pub fn b8_who_waits_for_room_is_woken_when_the_key_becomes_known<A: Adapter>() {
         assert!(first_count.wakes() > 0, "there is room for one");
         let before = count.wakes();
         if before > 0 {
-            // who wakes all of them must be asked again
+            // a count that wakes all of them must be polled again
             assert!(count.poll(&mut waits).is_pending());
         }
         match way {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const QUIET: Duration = ms(10);
 
-/// Ten milliseconds of quiet, twenty-five at the most.
+/// Ten milliseconds of quiet, at most twenty-five.
 fn debounce() -> Debounce {
     Debounce::new(QUIET).max(ms(25))
 }

@@ -27,7 +27,7 @@ pub fn b6_the_burst_goes_at_once_and_then_a_key_as_often_as_the_rate_says<A: Ada
         q.clock.advance(ms(1));
         assert_eq!(q.work_off(), [key]);
     }
-    // what was not used is kept, up to the burst
+    // unused tokens are kept, up to the burst
     q.clock.advance(ms(10_000));
     assert_eq!(q.work_off(), [6, 7, 8]);
 }

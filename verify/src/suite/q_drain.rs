@@ -238,7 +238,7 @@ pub fn q11_the_answer_counts_what_was_done_dropped_and_refused_since_the_drain_b
     assert!(q.refuses(6) && q.refuses(3));
     assert_eq!(q.work_off(), [3, 4, 5]);
     let answer = over(&mut drain);
-    // what came from outside is counted apart from what holders asked for
+    // refused triggers from outside are counted apart from those of holders
     let refused = Drained { refused: 2, refused_retries: 1, ..Drained::default() };
     assert_eq!(answer, Drained { done: 4, dropped: 2, unfinished: 3, ..refused });
 }

@@ -154,7 +154,7 @@ pub fn q7_the_done_of_the_last_dirty_key_tells_the_other_getters_of_the_end<A: A
         assert!(count.poll(get).is_pending());
     }
     sound(one.done());
-    // Whoever is woken takes the key; the other must learn that it is over.
+    // The getter that is woken takes the key; the other must learn that it is over.
     let mut keys = 0;
     for _ in 0..2 {
         for (get, count) in gets.iter_mut().zip(&counts) {
@@ -330,7 +330,7 @@ pub fn q8_dropping_a_get_that_was_woken_passes_the_wake_up_on<A: Adapter>() {
             assert!(count.poll(get.as_mut().unwrap()).is_pending());
         }
         q.add(1);
-        // Whoever was woken leaves; then the next; the last one must have the key.
+        // The getter that was woken leaves; then the next; the last one must have the key.
         for _ in 0..2 {
             let woken =
                 (0..3).find(|i| gets[(i + chosen) % 3].is_some() && counts[(i + chosen) % 3].wakes() > 0);

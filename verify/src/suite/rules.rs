@@ -129,7 +129,7 @@ pub fn rules_limiter_and_due_instant_use_the_one_reading<A: Adapter>() {
     let (q, _metrics) = watched::<A>(&limiter);
     q.add(2);
     let two = q.take(2);
-    // Whoever reads a second time sees another millisecond.
+    // A second reading of the clock shows another millisecond.
     q.clock.drift(ms(1));
     let now = q.clock.at();
     q.add_rate_limited(1);

@@ -73,7 +73,7 @@ pub fn w_on_demand_idle_workers_leave_down_to_the_lower_end<F: Front>() {
         assert_eq!(worker.workers(), 3, "they work");
         (0..3).for_each(|_| puppets.end(Outcome::Done));
         until(|| q.stats().held == 0);
-        // Whoever is idle watches the time: it goes on until they have seen it.
+        // Idle workers watch the time: it goes on until they have seen it.
         until(|| {
             clock.advance(IDLE);
             worker.workers() <= least

@@ -648,7 +648,7 @@ pub fn w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up<F: Front>() {
         let worker = F::start(builder, move |run: Run<u64, u32>| {
             began.send(*run.key()).unwrap();
             let outcome = if fails.swap(false, Ordering::SeqCst) {
-                // What comes meanwhile is merged with what the retry puts back.
+                // A value that comes meanwhile is merged with the one that the retry puts back.
                 inner.add_value(1, 13).unwrap();
                 Outcome::Retry("no".into())
             } else {

@@ -11,7 +11,7 @@ fn rate(keys: f64, burst: u32) -> Option<Rate> {
     Some(Rate::per_second(keys, burst).unwrap())
 }
 
-/// How many keys are handed out now.
+/// Number of keys that are handed out now.
 fn takes(q: &WorkQueue<u32>) -> usize {
     q.try_get_many(1_000).map_or(0, |items| items.len())
 }

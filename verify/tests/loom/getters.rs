@@ -85,14 +85,13 @@ fn loom_q8_a_chosen_getter_that_got_its_key_by_a_chance_poll_holds_up_nobody() {
         };
         q.add(1).expect("open");
         q.add(2).expect("open");
-        // with two keys there is one for whoever stays, whatever the other got
+        // with two keys there is one for the getter that stays, whatever the other got
         let got = stays.join().expect("no panic").expect("not shut down");
         assert_ne!(Some(got), polls.join().expect("no panic"));
     });
 }
 
-/// A key comes and the time is up: whoever times out, chosen or not, leaves the
-/// key to the other.
+/// A key comes and the time is up: a getter that times out, chosen or not, leaves the key to the other.
 fn key_and_deadline(key_comes_first: bool) {
     bounded(move || {
         let (q, clock) = queue();

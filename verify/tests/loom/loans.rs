@@ -30,7 +30,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // SAFETY: whoever drops the key is alone with it.
+        // SAFETY: the thread that drops the key is alone with it.
         self.memory.with_mut(|memory| unsafe { *memory = u32::MAX });
     }
 }

@@ -11,7 +11,7 @@ use std::task::Poll;
 /// Memory that is shared without a lock: loom reports accesses that nothing orders.
 struct Bare(UnsafeCell<u32>);
 
-// SAFETY: who writes is alone; that is what the models check.
+// SAFETY: the writer is alone; that is what the models check.
 unsafe impl Sync for Bare {}
 // SAFETY: as above.
 unsafe impl Send for Bare {}
@@ -69,8 +69,8 @@ fn loom_q4_done_by_key_against_an_add_of_the_same_key() {
     });
 }
 
-/// The future that ends a run and waits for the next key is dropped: the run has
-/// ended, and whoever waits gets the key that was triggered meanwhile.
+/// The future that ends a run and waits for the next key is dropped: the run has ended, and a waiting getter
+/// gets the key that was triggered meanwhile.
 #[test]
 fn loom_q12_a_dropped_done_and_next_loses_no_key() {
     bounded(|| {

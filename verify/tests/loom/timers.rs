@@ -76,7 +76,7 @@ fn loom_d2_an_earlier_instant_for_the_same_key_wakes_the_leader() {
     });
 }
 
-/// A leader that is cancelled leaves the timer to whoever still waits.
+/// A leader that is cancelled leaves the timer to a getter that still waits.
 #[test]
 fn loom_d4_a_follower_takes_over_from_a_leader_that_is_cancelled() {
     bounded(|| {
@@ -106,8 +106,8 @@ fn loom_d4_a_follower_takes_over_from_a_leader_that_got_a_key() {
     });
 }
 
-/// Two keys become ready in one lock hold, and only one wake-up is in flight:
-/// whoever came for the first passes it on.
+/// Two keys become ready in one lock hold, and only one wake-up is in flight: the getter that came for the
+/// first key passes it on.
 #[test]
 fn loom_d4_two_keys_due_at_once_end_the_waits_of_two_getters() {
     bounded(|| {
@@ -124,9 +124,8 @@ fn loom_d4_two_keys_due_at_once_end_the_waits_of_two_getters() {
     });
 }
 
-/// The queue's alarm leads where tasks wait. When it has rung it is set for the next
-/// timer by whoever looks first: the task that it woke, as it takes its key or as it
-/// waits again.
+/// The queue's alarm leads where tasks wait. When it has rung, the first look sets it for the next timer:
+/// that of the task that it woke, as it takes its key or as it waits again.
 #[test]
 fn loom_d4_the_alarm_of_a_waiting_task_is_set_again_for_the_next_timer() {
     every(|| {

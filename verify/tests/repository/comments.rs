@@ -1,10 +1,33 @@
-//! Doc comments begin with what the item is or does. Those that begin with one of [`REFUSED`] make the reader guess.
+//! Doc comments begin with what the item is or does. Those that begin with one of [`REFUSED`] make the reader guess,
+//! and so do the words of [`UNUSUAL`] in any comment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// First words of doc comments that are refused.
-const REFUSED: [&str; 8] = ["The same", "So many", "Whoever", "Those who", "Who", "What", "As", "Apart"];
+const REFUSED: [&str; 9] =
+    ["The same", "So many", "Whoever", "Those who", "Who", "What", "As", "Apart", "How many"];
+
+/// Words that are refused in all comments, each with the usual ones. A word that ends in a letter is refused as a whole
+/// word.
+const UNUSUAL: [(&str, &str); 16] = [
+    ("at the most", "at most"),
+    ("whoever", "the caller, the thread, the process"),
+    ("Users' code:", "Calls user code"),
+    ("Users' code;", "Calls user code"),
+    ("Users' code.", "Calls user code"),
+    ("Not under the lock", "Must not be called under the lock"),
+    ("Not under any lock", "Must not be called under a lock"),
+    ("Not under the queue's lock", "Must not be called under the queue's lock"),
+    ("stand in line", "are in line"),
+    ("stands in line", "is in line"),
+    ("stood in line", "was in line"),
+    ("goes next", "is next"),
+    (", which is there", "must exist"),
+    (", which are there", "must exist"),
+    ("number may be anything", "any number is allowed"),
+    ("has its place still", "the caller must clear its place"),
+];
 
 /// A doc comment: where it is, its lines, and the line of its item.
 struct Comment {
@@ -47,21 +70,59 @@ fn comments_of(place: &str, text: &str) -> Vec<Comment> {
     comments
 }
 
-/// The doc comments of all crates.
-fn comments() -> Vec<Comment> {
+/// The text of a line's comment, of any kind. Empty if the line has none.
+fn comment(line: &str) -> &str {
+    let text = line.split_once("//").map_or("", |(_, text)| text);
+    text.trim_start_matches(['/', '!']).trim()
+}
+
+/// The comments with unusual words, or that begin with "what", which a reader must complete: the place of each, and the
+/// usual words. This file, which names them, is left out.
+fn unusual(place: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut before = "";
+    for (number, line) in text.lines().enumerate().filter(|_| place != "verify/tests/repository/comments.rs")
+    {
+        let here = comment(line);
+        // a sentence may go on in the next line
+        let joined = format!("{before} {here}");
+        let has = |words: &str| {
+            let ends =
+                |rest: &str| !words.ends_with(char::is_alphabetic) || !rest.starts_with(char::is_alphabetic);
+            let at = |text: &str| text.match_indices(words).any(|(at, _)| ends(&text[at + words.len()..]));
+            at(&joined) && !at(before)
+        };
+        let begins = before.is_empty() && line.trim_start().starts_with("// ");
+        if begins && ["what ", "What ", "Who ", "who "].iter().any(|words| here.starts_with(words)) {
+            found.push(format!("{place}:{}: name the thing first", number + 1));
+        }
+        let usual = UNUSUAL.iter().filter(|(words, _)| has(words) || has(&capital(words)));
+        found.extend(usual.map(|(words, usual)| format!("{place}:{}: {words}: say {usual}", number + 1)));
+        before = here;
+    }
+    found
+}
+
+fn capital(words: &str) -> String {
+    let (first, rest) = words.split_at(1);
+    first.to_uppercase() + rest
+}
+
+/// All sources: where each is, and its text.
+fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     for folder in ["crates", "kube", "verify", "bench", "examples"] {
         sources(&root.join(folder), &mut files);
     }
     files.sort();
-    let comments: Vec<Comment> = files
-        .iter()
-        .flat_map(|file| {
-            let place = file.strip_prefix(&root).expect("it is below").to_string_lossy().into_owned();
-            comments_of(&place, &fs::read_to_string(file).expect("a source"))
-        })
-        .collect();
+    let place = |file: &Path| file.strip_prefix(&root).expect("it is below").to_string_lossy().into_owned();
+    files.iter().map(|file| (place(file), fs::read_to_string(file).expect("a source"))).collect()
+}
+
+/// The doc comments of all crates.
+fn comments() -> Vec<Comment> {
+    let comments: Vec<Comment> = texts().iter().flat_map(|(place, text)| comments_of(place, text)).collect();
     assert!(comments.len() > 5_000, "only {} doc comments were found", comments.len());
     comments
 }
@@ -82,6 +143,24 @@ fn doc_comments_begin_with_what_the_item_is_or_does() {
         "begin with what the item is or does, not with {REFUSED:?}:\n{}",
         refused.join("\n")
     );
+}
+
+#[test]
+fn comments_use_the_usual_words() {
+    let found: Vec<String> = texts().iter().flat_map(|(place, text)| unusual(place, text)).collect();
+    assert!(found.is_empty(), "use the usual words:\n{}", found.join("\n"));
+}
+
+#[test]
+fn unusual_words_are_seen() {
+    let seen = |text: &str| unusual("f", text).len();
+    for (words, _) in UNUSUAL {
+        assert_eq!(seen(&format!("/// It {words} end.\nfn a() {{}}")), 1, "{words}");
+    }
+    let text = "let a = 1; // Whoever comes\n\n    // what is left\n// what follows\n/// Five at the\n/// most.\n// somewhat";
+    let places: Vec<String> = unusual("f", text).iter().map(|it| it[..3].to_owned()).collect();
+    assert_eq!(places, ["f:1", "f:3", "f:6"]);
+    assert_eq!(seen("/// At the mostly dry end, who knows what.\nlet whoever = 1;\n// Whatever."), 0);
 }
 
 #[test]

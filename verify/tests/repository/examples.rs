@@ -41,7 +41,7 @@ fn public(line: &str, in_trait: bool) -> Option<&str> {
 fn look(text: &str) -> (usize, Vec<String>) {
     let (mut found, mut without) = (0, Vec::new());
     let (mut example, mut fenced, mut hidden, mut test) = (false, false, false, false);
-    // What ends at the next line that is a closing brace.
+    // Both end at the next line that is a closing brace.
     let (mut in_trait, mut sealed) = (false, false);
     // An attribute goes on in the next line.
     let mut attribute = false;
@@ -56,7 +56,7 @@ fn look(text: &str) -> (usize, Vec<String>) {
             break;
         } else if let Some(doc) = trimmed.strip_prefix("///") {
             if let Some(word) = doc.trim_start().strip_prefix("```") {
-                // what is marked as text, or to be ignored, does not run
+                // a block that is marked as text, or to be ignored, does not run
                 example |= !fenced && word.is_empty();
                 fenced = !fenced;
             }

@@ -122,7 +122,7 @@ fn scenario(waiting: WaitingKeys, bounded: bool, batch: usize) -> Sim<u64, Strin
         if rng.one_in(8) { plan.calling(ms(1), call(rng)) } else { plan }
     })
     .invariant("B1: the values of a run are those of its triggers, the older first", move |world| {
-        // what a shutdown drops loses its value
+        // a key that a shutdown drops loses its value
         match world.event() {
             Event::Began(_) if waiting == WaitingKeys::Drop && world.queue().shutting_down() => Ok(()),
             _ => values.heard(world),

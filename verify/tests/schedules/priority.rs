@@ -84,7 +84,7 @@ impl Priorities {
         let now = world.now();
         let due = |key: u64| world.queue().state(&key).and_then(|state| state.waiting_until);
         self.last.place += 1;
-        // who waits for a key while the queue is paused fires each timer as it is due
+        // a worker that waits for a key while the queue is paused fires each timer when it is due
         let worked = world.running().count() + usize::from(matches!(world.event(), Event::Ended { .. }));
         if self.paused.is_some() && worked < WORKERS {
             self.look(now, None);
@@ -135,7 +135,7 @@ impl Priorities {
             }
             _ => (),
         }
-        // what the simulation asks of the key after each event is a look
+        // the simulation's question about the key after each event is a look
         self.look(now, None);
         Ok(())
     }

@@ -664,7 +664,7 @@ impl Clone for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // whoever compares this key after it was dropped sees another text
+        // a comparison with this key after its drop sees another text
         self.text.clear();
         self.alive.fetch_sub(1, Relaxed);
     }

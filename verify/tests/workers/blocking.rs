@@ -52,7 +52,7 @@ fn w_past_its_time_limit_a_run_is_told_and_reported_at_once_and_keeps_its_key_un
         release.wait();
         assert_eq!(began.recv().unwrap(), (2, 1));
         assert!(was_told.load(Ordering::SeqCst), "the handler was not told");
-        // Whoever waits now, for the limit or for the back-off of 1 ms, has an alarm.
+        // A thread that waits now, for the limit or for the back-off of 1 ms, has an alarm.
         while clock.next_alarm() != q.state(&1).and_then(|state| state.waiting_until) {
             std::thread::yield_now();
         }

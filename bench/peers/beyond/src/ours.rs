@@ -71,7 +71,7 @@ pub(crate) async fn play(script: &Script, with: With, name: &str) -> Result<Ran,
         }
     };
     tokio::select! {
-        // what is due at the end does not begin
+        // a key that is due at the end does not begin
         biased;
         produced = produce => produced?,
         () = work => (),

@@ -34,7 +34,7 @@ fn value(samples: &Samples, cell: &Cell, field: &str, pick: Pick) -> Option<f64>
     })
 }
 
-/// How many times as good as `peer` `ours` is.
+/// The factor by which `ours` is better than `peer`.
 pub(crate) fn times(ours: f64, peer: f64, field: &str) -> f64 {
     if more_is_better(field) { ours / peer } else { peer / ours }
 }
@@ -47,7 +47,7 @@ pub(crate) fn judge(target: &Target, row: &Row, first: &str, samples: &Samples) 
     let read = |name: &String| value(samples, cell(name)?, field, target.pick);
     let beside = target.vs.as_ref().and_then(read);
 
-    // what is compared with the bound, and whether it is to be at least that
+    // the value that is compared with the bound, and whether it is to be at least that
     let measure = |ours: f64| match (target.times, target.within, target.over) {
         (Some(_), ..) => Some(times(ours, beside?, field)),
         (_, Some(_), _) => Some(ours / beside?),

@@ -203,8 +203,8 @@ fn shown(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option
     Some(text)
 }
 
-/// How many times as good as Go's one of ours is: compared with client-go in the same configuration if that
-/// is measured.
+/// The factor by which one of ours is better than Go's: compared with client-go in the same configuration, if
+/// that is measured.
 fn beside_go(cell: &Cell, row: &Row, section: &Section, samples: &Samples) -> Option<f64> {
     let same = format!("client-go, {}", cell.name);
     let names = [same.as_str(), "client-go", "x-time-rate"];
@@ -236,7 +236,7 @@ fn judged<'a>(plan: &'a Plan, samples: &Samples) -> Vec<(&'a Section, &'a Row, J
         .collect()
 }
 
-/// How many targets are met, missed, and not measured.
+/// Numbers of targets that are met, missed, and not measured.
 fn count(judged: &[(&Section, &Row, Judged)]) -> (usize, usize, usize) {
     let count = |verdict| judged.iter().filter(|(.., it)| it.verdict == verdict).count();
     (count(Verdict::Met), count(Verdict::Missed), count(Verdict::Unknown))

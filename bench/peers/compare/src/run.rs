@@ -112,7 +112,7 @@ fn measure(mut command: Command) -> Result<Value, String> {
 fn read_all(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // what cannot be read is missed below
+        // a part that cannot be read is missed below
         let _ = pipe.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -15,7 +15,7 @@ pub(crate) struct Line {
     pub(crate) go: Option<f64>,
     pub(crate) plain: Option<f64>,
     pub(crate) ours: f64,
-    /// How many times as good as client-go.
+    /// The factor by which it is better than client-go.
     pub(crate) times: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn lines(plan: &Plan, samples: &Samples) -> Vec<Line> {
             let figure = |cell: &Cell| figure(cell, row, field, samples);
             let peer = |name: &str| row.cells.iter().find(|c| c.kind == Kind::Peer && c.name == name);
             let ours = row.cells.iter().filter(|c| c.kind == Kind::Ours && headline.of.contains(&c.name));
-            // what is told here is the better the less it is
+            // the lowest value is the best
             let Some(ours) = ours.filter_map(figure).reduce(f64::min) else { continue };
             let go = peer("client-go").and_then(figure);
             lines.push(Line {

@@ -70,11 +70,12 @@ pub(super) struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// The configuration of `requeue plan`.
+    /// Converts the options into the configuration of `requeue plan`.
     ///
     /// # Errors
     ///
-    /// Options that exclude each other, or are missing.
+    /// If options exclude each other, if one is missing, or if the last call would come after the clock's
+    /// end.
     pub(super) fn into_config(self) -> Result<config::Plan, String> {
         let limiter = Limiter::new(&self.limiter, &self.parameters.0, self.within)?;
         let calls = Calls { calls: self.calls, every: self.every, keys: self.keys };

@@ -223,7 +223,7 @@ pub(crate) struct Ends {
     pub(crate) fatal_codes: Vec<u8>,
 }
 
-/// `EX_TEMPFAIL` of sysexits.h.
+/// The exit status that can mean "run again": `EX_TEMPFAIL` of sysexits.h.
 pub(crate) const AGAIN: u8 = 75;
 
 /// When the output of a run is printed.

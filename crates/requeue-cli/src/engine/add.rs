@@ -227,7 +227,7 @@ fn has_more(fd: BorrowedFd<'_>) -> bool {
 /// Waits for input on a non-blocking descriptor.
 fn wait(fd: BorrowedFd<'_>) {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    // who reads looks again
+    // the caller reads again, also after an interrupted poll
     let _ = poll(&mut fds, None);
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Stats {
     pub(crate) limits: Option<Limits>,
 }
 
-/// The counts in a form for people.
+/// The counts as text. A `+` marks a lower bound.
 impl Stats {
     pub(crate) fn ready(&self) -> String {
         self.shown("ready", self.ready)
@@ -385,7 +385,7 @@ impl Store {
                 ];
                 let at_least = counts.into_iter().filter(|(_, count)| *count >= MOST_COUNTED);
                 Stats {
-                    // what no process has taken in yet is in line as well
+                    // keys that no process has taken in yet are in line as well
                     ready: stats.ready + stats.inbox,
                     held: stats.held,
                     waiting: stats.waiting,

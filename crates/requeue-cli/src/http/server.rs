@@ -118,10 +118,10 @@ async fn accept(listener: TcpListener, routes: Arc<Routes>) {
                     // Its end is the client's business.
                     let _ = tokio::time::timeout(PATIENCE, serve(stream, &routes)).await;
                 }));
-                // So that who was let in is heard before others oust him.
+                // So that an accepted client is heard before others oust it.
                 tokio::task::yield_now().await;
             }
-            // Of one client, who has gone again.
+            // An error of one client, which has gone again.
             Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

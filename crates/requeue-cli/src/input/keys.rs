@@ -187,8 +187,8 @@ fn is_regular(input: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(input).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// Reads at least `most` more bytes if they are there, and finds out whether the input ends after them. If
-/// not, the following bytes stay where they are, and an incomplete key is dropped.
+/// Reads at least `most` more bytes if they are available, and finds out whether the input ends after them.
+/// If not, the following bytes stay where they are, and an incomplete key is dropped.
 fn read_rest(
     input: BorrowedFd<'_>,
     most: u64,
@@ -321,7 +321,7 @@ mod tests {
         // Nothing more has come, but more may.
         assert_eq!(after_the_stop(input.as_fd(), true), (vec![], End::Stopped));
         rustix::io::write(&sender, b"c\nd").unwrap();
-        // Left where it is, for whoever reads on.
+        // Left where it is, for the next reader.
         assert_eq!(after_the_stop(input.as_fd(), false), (vec![], End::Stopped));
         drop(sender);
         // At the end of the input what has no separator is a key.

@@ -17,7 +17,7 @@ pub(crate) struct Format {
     longest: usize,
 }
 
-/// The parts of a trigger beside its key.
+/// The parts of a trigger other than its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beside {
     pub(crate) priority: i16,

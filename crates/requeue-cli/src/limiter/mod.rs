@@ -93,7 +93,7 @@ pub(crate) fn parameter(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|p| p.name == name)
 }
 
-/// How many inner limiters a limiter has.
+/// The number of inner limiters of a limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Within {
     Nothing,
@@ -210,7 +210,7 @@ impl Limiter {
         Self::new(&spec::parse(text)?, &[], Vec::new())
     }
 
-    /// The limiter of `spec`, with these parameters, and these inner limiters beside its own.
+    /// The limiter of `spec`, with these parameters, and these inner limiters in addition to its own.
     ///
     /// # Errors
     ///

@@ -327,7 +327,7 @@ impl Console {
                 sink.way = Way::Mute;
                 true
             }
-            // What goes on running runs for nobody.
+            // The output of further runs would not be read.
             Err(e) => {
                 sink.way = Way::Shut;
                 drop(sink);

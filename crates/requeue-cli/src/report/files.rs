@@ -1,4 +1,4 @@
-//! The files written beside the outputs.
+//! The files written in addition to the outputs.
 
 use std::io;
 use std::path::{Path, PathBuf};

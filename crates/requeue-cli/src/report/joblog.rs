@@ -50,7 +50,7 @@ impl Row<'_> {
             Some(Ended::Unknown) => (UNKNOWN, 0),
             Some(Ended::TimedOut) => (TIMED_OUT, SIGTERM),
             Some(Ended::Stopped | Ended::LeaseLost) => (128 + SIGTERM, SIGTERM),
-            // As a program ends whose own writing nobody reads.
+            // As a program ends when its output is no longer read.
             Some(Ended::Unheard) => (128 + SIGPIPE, SIGPIPE),
         };
         let mut line = escaped(self.key);
@@ -200,7 +200,7 @@ impl Resume {
         }
         let mut past = Self::default();
         let (mut file, mut line) = (BufReader::new(file), Vec::new());
-        // What was taken of it ends where the first line does.
+        // `beginning` has read no further than the first line.
         while file.read_until(b'\n', &mut line)? > 0 {
             past.take(line.strip_suffix(b"\n").unwrap_or(&line));
             line.clear();
@@ -234,7 +234,7 @@ impl Resume {
     }
 }
 
-/// The key, and whether its run succeeded. `None` if the line is not a row.
+/// Parses a row: its key, and whether its run succeeded. `None` if the line is not a row.
 fn row(line: &[u8]) -> Option<(Key, bool)> {
     let line = std::str::from_utf8(line).ok()?;
     let fields: Vec<&str> = line.split('\t').collect();

@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// The key failed, but its file is gone, and the program had its second try.
+    /// Reports that a key failed whose file is gone, after the program's second try.
     pub(crate) fn gone(&self, subject: Subject<'_>, why: &Failure) {
         match self.form {
             Form::Text => self.text(subject, why, "but the file is gone: ended"),
@@ -83,7 +83,8 @@ impl Log {
         }
     }
 
-    /// The key will not be run again before the command ends. `why` is missing if the run itself was stopped.
+    /// Reports that a key will not run again before the command ends. `why` is `None` if the run itself was
+    /// stopped.
     pub(crate) fn left(&self, subject: Subject<'_>, why: Option<&Failure>) {
         match (self.form, why) {
             (Form::Text, Some(why)) => self.text(subject, why, "left without a retry"),
@@ -98,7 +99,7 @@ impl Log {
         }
     }
 
-    /// The output of a failed run was not read completely.
+    /// Reports that the output of a failed run was not read completely.
     pub(crate) fn output_lost(&self, subject: Subject<'_>) {
         match self.form {
             Form::Text => self.ended(
@@ -113,7 +114,7 @@ impl Log {
         }
     }
 
-    /// The program was stopped by a user; `group` is its process group, and `meanwhile` looks after it.
+    /// Reports that a user stopped the program; `group` is its process group, and `meanwhile` looks after it.
     pub(crate) fn stopped(
         &self,
         subject: Subject<'_>,

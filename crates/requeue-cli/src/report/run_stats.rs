@@ -88,7 +88,7 @@ fn values_alone(parts: Beside) -> Beside {
     Beside { priority: i16::MIN, ..parts }
 }
 
-/// Joins the parts of a later trigger to those that are there.
+/// Joins the parts of a later trigger to the existing ones.
 fn join(parts: &mut Option<Beside>, later: Beside) {
     match parts {
         Some(parts) => parts.join(later),

@@ -79,11 +79,12 @@ pub(crate) struct Supervisor {
     pub(crate) started: AtomicBool,
 }
 
-/// Handling of the end of a lease.
+/// Time limits for ending programs whose runs have lost their lease.
 ///
-/// A run is told that its lease is lost when two thirds of it are over. The exact moment is unknown: it was
-/// after the last look that found it kept, so from there at least a third is left. The end of that third is
-/// the latest moment for KILL, less a margin for the clocks of two machines and for delays of the system.
+/// A run is told that its lease is lost when two thirds of the lease are over. The exact moment is unknown,
+/// but it was after the last look that found the lease kept: from that look on, at least a third is left. The
+/// end of that third is the latest moment for KILL, less a margin for the clocks of two machines and for
+/// delays of the system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     /// Time that a program has at most from the last look that found its lease kept.
@@ -400,7 +401,7 @@ impl Course<'_> {
         let lease_ends = self.lease_ends().filter(|_| why == Ended::LeaseLost);
         let kill_at = kill_at.into_iter().chain(lease_ends).min();
         self.phase = Phase::Ending { why, kill_at };
-        // It fails where nobody is left, which is what we want.
+        // It fails if no process is left, which is what we want.
         let _ = kill_process_group(self.group, Signal::TERM);
         // A stopped process would not see TERM before it is continued.
         let _ = kill_process_group(self.group, Signal::CONT);

@@ -128,7 +128,7 @@ fn control(
         Some(Engine::File(_)) => First::Runs,
         Some(Engine::Server(_)) => First::Claims,
     };
-    // Gone when it has ended: it has the queue, which closes its file when nobody has it.
+    // Empty when it has ended: it has a handle of the queue, and the last one to drop closes the file.
     let started: Arc<Mutex<Option<Arc<Worker>>>> = Arc::default();
     let (workers, in_file) = (Arc::clone(&started), first_ends == First::Runs);
     let control = Arc::new(Control::new(move |level| {
@@ -137,7 +137,7 @@ fn control(
             if let Some(worker) = &*workers.lock().unwrap_or_else(PoisonError::into_inner) {
                 drop(worker.stop(Duration::MAX));
             }
-            // What waits goes on waiting: this signal drops nothing.
+            // Waiting keys go on waiting: this signal drops nothing.
             if level == Level::LastRuns {
                 return shutter.close();
             }
@@ -282,7 +282,7 @@ fn see_off(app: &App, worker: &Worker) {
             out_of_time(app, limit);
         }
         if !app.config.is_on_server() {
-            // What comes from here on stays in the file, and so does what waits.
+            // Keys that come from here on stay in the file, and so do waiting ones.
             drop(worker.stop(Duration::MAX));
             // A signal has a time of its own.
             if control.reached(Level::WorkOff) && !state.runs_end(control, limit) {
@@ -361,8 +361,8 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     // those of the file wait for their next run as well that this process never saw
     let left = in_file.and_then(|left| usize::try_from(left).ok()).unwrap_or(left.len());
     let unread = ending.input == End::Stopped;
-    // What is left in a file is for the next command. It is work of this one's that was not done where this one was to work
-    // all of it off, or had to stop programs.
+    // Keys left in a file are for the next command. They count as undone work of this one if it was to work
+    // all of them off, or had to stop programs.
     let end = if app.config.stays() { Level::Stop } else { Level::LastRuns };
     let owes = left > 0 && (app.state.is_none() || app.supervisor.control.reached(end));
     let beyond = app.run_stats.gave_up_beyond();
@@ -373,7 +373,7 @@ fn report(app: &App, ending: &Ending, exports: Option<&Exports>) -> u8 {
     if !trouble.is_empty() && status == 0 {
         status = 1;
     }
-    // Nobody reads any more: nothing more is said.
+    // The output is no longer read: nothing more is said.
     if console.closed() {
         return CLOSED;
     }

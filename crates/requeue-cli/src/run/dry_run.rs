@@ -64,7 +64,7 @@ fn write(
     };
     if let (Some(watcher), Some(watch)) = (watcher, &config.watch) {
         let own = files::own(&config.files);
-        // What is there; what happens later nobody waits for.
+        // Only files that exist now: later changes are not waited for.
         let found = watcher.run(never.reading_ends.fd(), |report| match report {
             Report::Change(_) if !watch.runs_on(On::Initial) => true,
             Report::Change(change) if own.has(&change.path) => true,

@@ -66,7 +66,7 @@ impl Intake {
             is_bounded: config.queue.bound.is_some(),
             numbers: AtomicU64::new(1),
             set_aside: Mutex::default(),
-            // what --state keeps stays in its file
+            // payloads kept by --state stay in its file
             has_payloads: config.lines.merge.is_some() && state.is_none(),
             state,
             distinct: Mutex::default(),
@@ -94,7 +94,7 @@ impl Intake {
         if let (None, Some(watched)) = (&seen, &self.watched) {
             watched.know(key);
         }
-        // What was there before is not in the middle of being written.
+        // A file that existed before is not in the middle of being written.
         let at_once = matches!(seen, Some(Seen { event: Event::Initial, .. }));
         let debounce = self.debounce.filter(|_| !at_once);
         let added = match debounce {

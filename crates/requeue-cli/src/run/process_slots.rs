@@ -107,7 +107,7 @@ impl ProcessSlots {
                         continue;
                     }
                 }
-                // Nobody of ours can make room: others may.
+                // None of our programs can make room: others may.
                 Some(_) if state.stuck.is_some() && waited.is_some_and(|waited| waited < PAUSE) => {}
                 _ => {
                     state.running += 1;

@@ -128,7 +128,7 @@ impl State {
             .stdin(lifeline)
             .stdout(reaper.table.try_clone()?)
             .stderr(lock.map_or_else(Stdio::null, Stdio::from))
-            // what ends a job of a shell is not for it
+            // signals to a shell's job must not reach the reaper
             .process_group(0)
             .current_dir("/")
             .env_remove(ENGINE);
@@ -256,7 +256,7 @@ fn programs(name: u64) -> Vec<Pid> {
 fn end(mut groups: Vec<Pid>, grace: Duration) {
     let kill_at = Instant::now() + grace;
     for group in &groups {
-        // It fails where nobody is left. A stopped process would not see TERM before it is continued.
+        // It fails if no process is left. A stopped process would not see TERM before it is continued.
         let _ = kill_process_group(*group, Signal::TERM);
         let _ = kill_process_group(*group, Signal::CONT);
     }

@@ -66,9 +66,8 @@ impl Listener {
                     (1, _) => (Level::Stop, "stopping what runs; once more to kill it"),
                     _ => (Level::Kill, "killing what runs"),
                 };
-                // Beside: where standard error is not read a message waits, and the
-                // next signal must not. After what it is about: who reads that we work
-                // off what is ready finds the queue shut.
+                // In a thread of its own: if standard error is not read, the message waits, and the next
+                // signal must not wait. The message comes after the change: its reader finds the queue shut.
                 let log = Arc::clone(&log);
                 let say = move || log.note(&format!("{name}: {message}"));
                 let (raised, is_raised) = std::sync::mpsc::channel::<()>();

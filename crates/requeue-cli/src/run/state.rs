@@ -297,7 +297,8 @@ impl State {
     pub(crate) fn found(&self) -> Option<String> {
         let (named, queue) = match &self.place {
             Place::File { named, queue, .. } => (named, queue),
-            // What others do on a server is not ours to tell. But in a paused queue nothing would ever happen here.
+            // The work of other processes on a server is not ours to tell. But in a paused queue nothing
+            // would ever happen here.
             Place::Server(queue) => {
                 let is_paused = queue.client().stats().wait().is_ok_and(|stats| stats.paused);
                 let name = quoted(self.name.as_bytes());
@@ -358,8 +359,8 @@ impl State {
     }
 
     /// Writes everything pending. Returns the number of keys left in the file, which run when it is opened
-    /// again; keys left on a server are for others. Also what could not be written or read, or was refused, and the
-    /// consequence.
+    /// again; 0 for a server, whose keys are for others. The error says what could not be written or read, or
+    /// was refused, and the consequence.
     pub(crate) fn finish(&self) -> (u64, Result<(), String>) {
         match &self.place {
             Place::File { path: file, named, queue, .. } => {
@@ -427,7 +428,7 @@ impl State {
 fn pause(control: &Control, at_most: Duration) {
     let at_most = Timespec::try_from(at_most).ok();
     let mut fds = [PollFd::from_borrowed_fd(control.reading_ends.fd(), PollFlags::IN)];
-    // who waits looks again, also where this was interrupted
+    // the caller looks again, also after an interrupted poll
     let _ = poll(&mut fds, at_most.as_ref());
 }
 

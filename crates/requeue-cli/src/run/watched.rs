@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(files.begins(&gone, &seen(Event::Write), 1), Some(seen(Event::Delete)));
         assert!(matches!(failed(&gone, Event::Delete, 1), Verdict::Gone(_)));
         assert!(!files.runs_on(&gone, Event::Delete, true), "it has been told");
-        // What had its first failure as a deletion has another try as well.
+        // A file whose first failure was of a deletion has another try as well.
         assert!(matches!(failed(&gone, Event::Delete, 0), Verdict::AtOnce(_)));
         let gave_up = files.ended(&gone, Verdict::GiveUp(Failure::Exit(1)), Event::Write, 4);
         assert!(matches!(gave_up, Verdict::AtOnce(_)));

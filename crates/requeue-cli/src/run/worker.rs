@@ -255,7 +255,7 @@ impl App {
             let finish = finish.as_ref().ok().copied().flatten();
             let took = finish.map_or_else(|| began.elapsed(), |finish| finish.at - began);
             self.book(&Row { key, attempt, start, took, ended: finish.map(|finish| finish.ended) });
-            // After its row, which must not wait for whoever reads the messages.
+            // After its row, which must not wait for a reader of the messages.
             if finish.is_some_and(|finish| finish.output_lost) {
                 self.log.output_lost(turn.of(key));
             }
@@ -384,7 +384,7 @@ impl App {
     }
 }
 
-/// The parts of the triggers beside the key.
+/// The parts of the triggers other than the key.
 fn beside(job: &Job) -> Beside {
     Beside { priority: job.priority(), payload: job.value().and_then(|cause| cause.payload.clone()) }
 }

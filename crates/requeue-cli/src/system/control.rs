@@ -106,7 +106,7 @@ impl Control {
             if before >= level as u8 {
                 return;
             }
-            // The queue first: whoever is woken then finds it shut.
+            // The queue first: threads that are woken then find it shut.
             (self.on_end)(level);
         }
         self.reading_ends.fire();

@@ -9,7 +9,7 @@ pub(crate) const CLOSED: u8 = 128 + 13;
 /// Reports why there will be no run at all.
 pub(crate) fn refuse(status: u8, why: &str) -> u8 {
     let line = format!("requeue: {why}\n");
-    // Where nobody hears it the status still tells.
+    // If the message is not read, the status still tells.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
     status
 }

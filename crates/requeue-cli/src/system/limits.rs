@@ -10,7 +10,7 @@ use rustix::stdio::stderr;
 /// and those of the start itself.
 const EACH: u64 = 8;
 
-/// Number of descriptors open beside the runs.
+/// Number of descriptors that are open besides those of the runs.
 const OURS: u64 = 32;
 
 /// Additional descriptors of `--listen`.
@@ -41,8 +41,8 @@ fn in_memory() -> u64 {
     if with_arena < arenas { with_arena } else { with_arena + without }
 }
 
-/// Threads beside the workers: the first, and those for signals, `--listen`, the progress, and left-behind
-/// output. A thread counts as a process.
+/// Number of threads besides the workers: the main thread, and those for signals, `--listen`, the progress,
+/// and left-behind output. A thread counts as a process.
 const THREADS: u64 = 5;
 
 /// Processes per worker: itself, the program, and one that it starts.
@@ -93,7 +93,7 @@ pub(crate) fn check_threads() -> io::Result<()> {
 /// Descriptors for one run at a time: [`EACH`], four notices and the signals.
 const LEAST: u64 = EACH + 4 * 2 + 2;
 
-/// Checks that there are processes for one run at a time, and descriptors beside those already open.
+/// Checks that there are processes for one run at a time, and descriptors in addition to those already open.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub(crate) fn check() -> Result<(), String> {
             "too few open files are allowed: the limit is {limit}, and {} are needed; raise it with ulimit -n",
             limit + LEAST - free
         )),
-        // What the whole system has too little of may be there again: see `ProcessSlots`.
+        // A shortage of the whole system may pass: see `ProcessSlots`.
         _ => Ok(()),
     }
 }

@@ -98,7 +98,7 @@ mod tests {
         assert!(has_process(group, None));
         assert!(!has_process(group, Some(group)));
         drop(cat.stdin.take());
-        // It has ended, and nobody has asked for its exit status.
+        // It has ended, and its exit status was not collected yet.
         while has_process(group, None) {
             std::thread::yield_now();
         }

@@ -52,7 +52,7 @@ impl WholeFile {
     }
 
     fn beside(target: PathBuf, permissions: Option<Permissions>) -> io::Result<Self> {
-        // What is wrong with the directory is found by what will be done at the end.
+        // Finds errors of the directory now, by the steps of the end.
         temporary(&target, permissions.clone())?;
         Ok(Self::Beside { target, permissions })
     }
@@ -76,16 +76,16 @@ impl WholeFile {
     }
 }
 
-/// An empty file beside `target`, removed when it is dropped.
+/// Creates an empty temporary file in the directory of `target`. Dropping it removes the file.
 fn temporary(target: &Path, permissions: Option<Permissions>) -> io::Result<NamedTempFile> {
     let directory = directory(target);
-    // The error of what follows would name the temporary file, of which nobody has heard.
+    // Checked first: a later error would name the temporary file, which users do not know.
     rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|e| io::Error::new(e.kind(), format!("the directory {}: {e}", directory.display())))?;
     let temporary = tempfile::Builder::new()
         .prefix(PREFIX)
         .rand_bytes(RANDOM)
-        // As for any new file: the umask takes its part.
+        // As for any new file, the umask applies.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory)?;
     if let Some(permissions) = permissions {
@@ -237,7 +237,7 @@ mod tests {
         ] {
             assert_eq!(same(&at(a), &at(b)), expected, "{a} {b}");
         }
-        // Both may go to a pipe, or to nobody.
+        // Both may go to a pipe, or to `/dev/null`.
         assert!(!same(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 

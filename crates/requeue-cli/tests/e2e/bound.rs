@@ -51,7 +51,7 @@ fn the_maximum_of_a_debounce_may_stand_behind_it() {
     let dir = dir();
     let mut job = start(script(&["--debounce", "1h:2h", "-j1"], dir.path(), "echo $REQUEUE_KEY >> $D/ran"));
     job.put(b"a\nb\na\n");
-    // what waits for quiet is owed a run
+    // a key that waits for quiet is owed a run
     job.signal(Signal::TERM);
     assert_eq!(job.done().status, 143, "the input had not ended");
     assert_eq!(read(dir.path().join("ran")).lines().count(), 2);

@@ -59,7 +59,7 @@ fn second_signal(signal: Signal, status: i32) {
     let done = job.done();
     drop(held);
     assert_eq!(done.status, status, "{}", done.err);
-    // What was ready is not begun any more.
+    // Ready keys are not begun any more.
     assert_eq!(done.text(), "fails\nheld\n");
     assert_eq!((done.number("runs"), done.number("left"), done.number("gave_up")), (2, 4, 0));
 }
@@ -274,7 +274,7 @@ fn fail_fast_begins_no_further_run() {
     drop(slow);
     let done = job.done();
     assert_eq!(done.status, 1, "{}", done.err);
-    // What ran was allowed to end; what was ready was not begun.
+    // Programs that ran were allowed to end; ready keys were not begun.
     assert_eq!(done.lines(), ["bad", "slow"]);
     assert_eq!((done.number("runs"), done.number("gave_up"), done.number("left")), (2, 1, 2));
 }

@@ -17,7 +17,7 @@ fn requeue(dir: &Path, args: &[&str], input: &[u8]) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // who reads no input ends before it is written
+    // a command that reads no input may end before it is written
     drop(child.stdin.take().unwrap().write_all(input));
     let ended = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -156,7 +156,7 @@ fn a_file_that_is_damaged_is_told_of() {
     let dir = tempfile::tempdir().unwrap();
     let keys: String = (0..2000).map(|n| format!("a key of some length {n}\n")).collect();
     assert_eq!(requeue(dir.path(), &["add"], keys.as_bytes()).0, 0);
-    // whoever works on a queue leaves the file without a log
+    // a command that works on a queue leaves the file without a log
     let file = dir.path().join("q.db").display().to_string();
     assert_eq!(requeue(dir.path(), &["run", "--state", &file, "--queue", "other", "true"], b"").0, 0);
     assert_eq!(well(dir.path(), &["check"]), "ok\n");

@@ -282,7 +282,7 @@ fn groups_of_a_server_take_turns_and_are_capped_and_paused() {
     until("the end of the last run", || db.sql("select count(*) from requeue.item") == "0");
     job.signal(Signal::TERM);
     assert_eq!(job.done().status, 0);
-    // what a file, or a server, does not keep is said
+    // options that a file, or a server, does not keep are refused
     let (status, _, err) = db.requeue(&["work", "--group-by", "/", "--group-rate", "1", "--", "true"], b"");
     assert!(status == 2 && err.contains("--group-rate"), "{err}");
     let (status, _, err) = db.requeue(&["work", "--jitter", "0.5", "--", "true"], b"");
@@ -330,7 +330,7 @@ fn what_fails_comes_back_as_the_queue_says_and_gives_up_at_last() {
     let done = job.done();
     assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
     let summary = done.err.lines().find(|line| line.contains(" runs, ")).unwrap();
-    // what was added, and what is left on the server, is not this process's to tell
+    // added keys, and those left on the server, are not this process's to tell
     assert!(summary.starts_with("requeue: 3 runs, 2 retries, 1 gave up, "), "{summary}");
     assert_eq!(summary.matches(", ").count(), 3, "{summary}");
 }
@@ -352,7 +352,7 @@ fn back_off_and_rate_are_kept_by_the_server_told_and_taken_back() {
         job.signal(Signal::TERM);
         assert_eq!(job.done().status, 0);
     };
-    // what is not said stays as it is
+    // an option that is not given keeps its stored value
     worked(&["--max-delay", "1m", "--rate", "90/m"]);
     assert_eq!(told(), "1s to 1m\nrate     1.5/s\n");
     worked(&["--base-delay", "2s"]);
@@ -424,7 +424,7 @@ fn e43_a_worker_that_is_too_old_for_the_schema_says_so_and_ends() {
     let job = db.work(&["-j1"], "echo ran $1; exec sleep 1000");
     db.well(&["add", "k", "next"]);
     until("its run", || job.out_seen(b"ran k"));
-    // what a migration to a version does that serves no program of this one
+    // as a migration to a version that no longer serves programs of this one
     db.sql("update requeue.meta set version = 1000");
     let done = job.done();
     assert_eq!(done.status, 1, "{}", done.err);

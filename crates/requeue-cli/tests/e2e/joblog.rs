@@ -126,7 +126,7 @@ fn a_file_that_is_no_joblog_is_refused_and_kept() {
 
 #[test]
 fn rows_that_find_no_room_are_said_and_the_runs_go_on() {
-    // A pipe that nobody reads any more has no room, as a full disk has none.
+    // A pipe without a reader has no room, as a full disk has none.
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");
     let pipe = dir.path().join("pipe");

@@ -73,7 +73,7 @@ fn an_input_that_had_not_ended_is_said_after_a_signal() {
     job.send(b"a\n");
     job.said("\"event\":\"done\"");
     job.signal(Signal::TERM);
-    // Nothing is left, but whoever writes the input may have had more.
+    // Nothing is left, but the writer of the input may have had more.
     let done = job.done();
     assert_eq!((done.status, done.number("left")), (143, 0), "{}", done.err);
     assert_eq!(done.summary()["unread"], true);
@@ -241,7 +241,7 @@ fn a_command_that_is_killed_leaves_no_temporary_file() {
     job.send(b"a\n");
     let waiting = gate.reached();
     job.signal(Signal::KILL);
-    // The program, which nobody waits for now, has the outputs.
+    // The program, which is no longer waited for, has the outputs.
     drop(waiting);
     assert_eq!(job.done().status, 1009);
     let there = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());

@@ -122,7 +122,7 @@ fn a_bad_address_says_what_would_be_right() {
 fn slow_clients_and_many_of_them_hold_nobody_up() {
     let mut job = start(requeue(&["--listen", "0", "-j1", "true"]));
     let address = job.address();
-    // more than are let in at a time: who asks half a question, and who asks none
+    // more clients than are served at a time: some send half a request, and some none
     let mut slow = Vec::new();
     for n in 0..150 {
         let mut stream = TcpStream::connect(&address).unwrap();

@@ -82,7 +82,7 @@ fn a_program_that_ignores_term_is_gone_before_another_process_has_its_key() {
     until("the other's run", || other.out_seen(b"\n"));
     assert!(other.out_seen(b"alone"), "program {} was there still", read(&pid));
     cut_off.said("k: its lease is lost: another process may run it");
-    // what waits for the server is not waited for here
+    // ends that wait for the server are not waited for here
     cut_off.signal(Signal::KILL);
     other.signal(Signal::TERM);
     assert_eq!(other.done().status, 0);

@@ -96,7 +96,7 @@ fn a_key_that_gave_up_and_then_ends_well_is_well() {
 #[test]
 fn a_time_out_ends_grandchildren_too() {
     let dir = dir();
-    // Whoever is too slow to begin within the time is tried again.
+    // A program that is too slow to begin within the time is tried again.
     let script_text = "[ -s $D/pids ] && exit 0
         trap '' TERM
         sh -c 'echo $$ >> $D/pids; while :; do sleep 1; done' &
@@ -170,7 +170,8 @@ fn a_time_out_does_not_wait_for_somebody_who_has_left_the_group() {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");
     let args = ["--timeout", "1s", "--grace", "1h", "--max-attempts", "20", "--base-delay", "1ms"];
-    // The output stays open behind the program. Whoever is too slow to leave the group within the time is tried again.
+    // The output stays open behind the program. A program that is too slow to leave the group within the time
+    // is tried again.
     let text = "[ ! -e $D/left ] || exit 0; setsid sh -c ': > $D/left; exec cat $D/gate' & exec sleep 1000";
     let mut job = start(script(&args, dir.path(), text));
     job.send(b"a\n");

@@ -121,7 +121,7 @@ fn a_closed_output_ends_quietly_with_141_and_stops_the_programs() {
     job.send(b"sleeper\n");
     drop(gate.reached());
     job.send(b"talker\n");
-    // The input stays open: nobody waits for its end.
+    // The input stays open: its end is not waited for.
     let done = job.done();
     assert_eq!((done.status, done.err.as_str()), (141, ""));
     assert_eq!(head.join().unwrap(), "line\n");

@@ -14,7 +14,7 @@ fn told(merge: &str, lines: &[u8]) -> String {
     let dir = dir();
     let gate = Gate::new(dir.path(), "gate");
     let mut command = script(&["--merge", merge, "-j1"], dir.path(), TELLS);
-    // what runs us is nothing of the key's
+    // the variable of our own environment is not the key's payload
     command.env("REQUEUE_PAYLOAD", "inherited");
     let mut job = start(command);
     job.put(b"gate\n");
@@ -175,7 +175,7 @@ fn the_file_of_those_that_were_left_has_their_priorities_and_values() {
         held) cat $D/gate; exec sleep 1000;;
         esac";
     let options = ["--merge", "concat", "--priority", "-j1", "--left-to", &left];
-    // what comes for a key in back-off waits with it
+    // a trigger for a key in back-off waits with it
     let waits = ["--base-delay", "1h", "--max-delay", "1h", "--in-backoff", "respect"];
     let mut job = start(script(&[&options[..], &waits].concat(), dir.path(), text));
     job.send(b"4\tfails\tone\n");

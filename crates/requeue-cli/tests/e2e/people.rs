@@ -110,7 +110,7 @@ fn nothing_is_drawn_over_keys_that_are_typed() {
     screen.types("half a");
     let seen = screen.shows("half a");
     assert_eq!(seen, "first\r\nhalf a");
-    // With the end of the input nobody types any more.
+    // No more keys are typed after the end of the input.
     screen.types(" key\n\x04");
     screen.shows("0 done, 1 running, 1 ready");
     drop(waiting);

@@ -87,7 +87,7 @@ fn priorities_hold_for_keys_that_wait_for_quiet_too() {
     let args = ["--priority", "-j1", "--debounce", "1h", "--debounce-max", "1h"];
     let mut job = start(script(&args, dir.path(), "echo $REQUEUE_KEY >> $D/ran"));
     job.put(b"-1\tlow\n3\thigh\n-3\tlowest\n2\tlow\n1\tlow\n");
-    // what waits for quiet is owed a run
+    // a key that waits for quiet is owed a run
     job.signal(Signal::TERM);
     assert_eq!(job.done().status, 143, "the input had not ended");
     assert_eq!(read(dir.path().join("ran")), "high\nlow\nlowest\n");

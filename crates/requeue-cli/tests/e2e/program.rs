@@ -109,7 +109,7 @@ fn it_runs_in_a_process_group_of_its_own() {
 
 #[test]
 fn it_inherits_no_descriptor_of_ours() {
-    // What was open before us is open behind us, and nothing else.
+    // The program has the descriptors that we were started with, and no others.
     let plain = std::process::Command::new("ls").arg("/proc/self/fd").output().unwrap();
     let plain = String::from_utf8(plain.stdout).unwrap().repeat(4);
     let keys = b"/proc/self/fd\n/proc/self/fd/\n/proc/self//fd\n/proc//self/fd\n";

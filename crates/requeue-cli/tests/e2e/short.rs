@@ -223,7 +223,7 @@ fn without_a_thread_for_the_progress_there_is_none_and_no_panic() {
     command.stderr(theirs);
     let job = start_as_set(command);
     let mut said = Vec::new();
-    // The end of a terminal that nobody has open any more is an error.
+    // Reading a terminal that no process has open any more is an error.
     let _ = std::fs::File::from(ours).read_to_end(&mut said);
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("requeue: no thread could be started: ") && !said.contains("panicked"), "{said}");

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::harness::{Done, Gate, dir, read, requeue, run, script, start, start_as_set, until};
 
-/// Asks for something beside the command that works, or while there is none.
+/// Runs another command while one works, or while there is none.
 fn beside(dir: &Path, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
     command.args(args).env("REQUEUE_ENGINE", format!("sqlite:{}", dir.join("q.db").display()));
@@ -101,7 +101,7 @@ fn what_others_add_runs_and_a_signal_ends_the_stay() {
     assert!(beside(dir, &["stats", "--queue", "jobs"]).contains(&format!("process {}", job.pid())));
     job.signal(Signal::TERM);
     let done = job.done();
-    // what waits for its time stays where it is
+    // a key that waits for its time stays where it is
     assert_eq!(done.status, 0, "{}", done.err);
     assert!(done.err.contains("1 left"), "{}", done.err);
     assert!(beside(dir, &["ls", "--queue", "jobs"]).starts_with("waiting later  due in "));

@@ -34,7 +34,7 @@ fn a_program_that_was_stopped_is_told_of_once_and_goes_on_when_it_is_continued()
 #[test]
 fn a_stopped_program_ends_when_its_time_is_over() {
     let dir = dir();
-    // Whoever is too slow to begin within the time is tried again.
+    // A program that is too slow to begin within the time is tried again.
     let text = "[ ! -s $D/pid ] || exit 0; echo $$ > $D/pid; kill -STOP $$";
     let args = ["--timeout", "2s", "--max-attempts", "20", "--base-delay", "1ms"];
     let done = run(script(&args, dir.path(), text), b"a\n");

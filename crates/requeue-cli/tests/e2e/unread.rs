@@ -1,4 +1,4 @@
-//! Standard output that nobody reads.
+//! Standard output without a reader.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn what_follows_output_that_was_given_up_in_the_middle_of_a_line_is_a_line() {
     let dir = dir();
     let (reader, writer) = full_pipe();
     rustix::io::read(&reader, &mut [0; 8192]).unwrap();
-    // Whoever is too slow to write within the time is tried again.
+    // A program that is too slow to write within the time is tried again.
     let text = "[ $0 = a ] || exec echo $0
         [ ! -e $D/wrote ] || exit 0
         printf '%020000d\\n' 0; echo more; : > $D/wrote; exec sleep 1000";
@@ -91,8 +91,8 @@ fn what_follows_output_that_was_given_up_in_the_middle_of_a_line_is_a_line() {
     assert_eq!(rest, "b\n");
 }
 
-/// Programs that have ended well, but whose output nobody has taken: what the command makes
-/// of their keys when it is ended in this way.
+/// Checks the keys of programs that have ended well, but whose output was not read when the command is ended
+/// in this way.
 fn ends_unheard(more: &[&str], end: impl FnOnce(&mut Job), status: i32) {
     let dir = dir();
     let (joblog, left) = (dir.path().join("joblog"), dir.path().join("left"));
@@ -196,7 +196,7 @@ fn the_drain_timeout_stops_what_runs_although_nobody_reads_the_messages() {
 fn a_stopped_program_ends_when_its_time_is_over_although_nobody_reads_the_messages() {
     let dir = dir();
     let (reader, writer) = full_pipe();
-    // Whoever is too slow to begin within the time is tried again.
+    // A program that is too slow to begin within the time is tried again.
     let args = ["--timeout", "2s", "--max-attempts", "20", "--base-delay", "1ms"];
     let text = "[ ! -s $D/pid ] || exit 0; echo $$ > $D/pid; kill -STOP $$";
     let mut job = start_unheard(&args, dir.path(), text, writer);

@@ -80,7 +80,7 @@ fn without_a_subcommand_there_is_help_and_status_2() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// It ends with this status and one line that says this, and it has run nothing.
+/// Asserts that the command ends with this status and one line that says this, and has run nothing.
 fn cannot_run(program: &str, status: i32, says: &str) {
     for input in [&b"a\nb\nc\n"[..], b""] {
         let done = run(requeue(&["-j2", program]), input);

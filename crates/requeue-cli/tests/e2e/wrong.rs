@@ -54,7 +54,7 @@ fn of_work() {
             "--engine sqlite://…: write sqlite:FILE, such as sqlite:queue.db or sqlite:/var/lib/queue.db",
             Some(WORK),
         ),
-        // what may be a password is not repeated
+        // a part that may be a password is not repeated
         (
             &["work", "--engine", "pgsql://u:secret@h/d", "echo"],
             "--engine pgsql://…: write sqlite:FILE or postgres://USER@HOST/DATABASE",

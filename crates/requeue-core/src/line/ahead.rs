@@ -1,23 +1,22 @@
-//! How many keys go before one that stands in line: for people who ask why it does not run.
+//! [`Ahead`]: the number of keys before one in line.
 
-/// How many keys before a key is handed out its slot is prefetched, and its entry in the table.
+/// A key's slot, and its entry in the table, are prefetched when this many keys are before it.
 pub(crate) const SLOT_AHEAD: usize = 8;
 pub(crate) const ENTRY_AHEAD: usize = 4;
 
-/// How many blocks of a ring, and how many levels, are looked at to find that out: some 0.1 ms
-/// under the lock where none of it is at hand.
+/// Maximum number of blocks of a ring, and of levels, that are counted: some 0.1 ms under the lock if none is
+/// in the cache.
 pub(super) const STEPS: usize = 256;
 
-/// How many keys go before one that is in line, as things stand.
+/// The number of keys that are handed out before one in line, as things are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ahead {
-    /// The number of keys, or a lower bound if it is not `exact`. What comes to stand before it later
-    /// is not among them, nor are those that go out of turn because they have waited for the
-    /// longest time that the queue allows.
+    /// The number of keys, or a lower bound if it is not `exact`. Keys that enter the line before it later
+    /// are not counted, nor are those that go out of turn because they are overdue.
     pub keys: usize,
-    /// Whether it is the number. It always is within some 60,000 keys of either end of the line,
-    /// of a level's where there are priorities (there: 16,000, and of its level and those above it fewer
-    /// than 256 keys that were raised, and 256 levels). Further in, nobody counts under the lock.
+    /// Whether `keys` is exact. It always is within some 60,000 keys of either end of the line. With
+    /// priorities: within 16,000 keys of an end of its level, with fewer than 256 raised keys in its level,
+    /// and fewer than 256 levels in use above it. Farther in, the keys are not counted under the lock.
     pub exact: bool,
 }

@@ -1,13 +1,12 @@
 //! An order written by the user. Its answers are checked.
 //!
-//! It decides which key goes next, and nothing else: which keys are in line is known here. A
-//! ticket that it gives counts only if its key stands in `told`; one of a key that left the
-//! line, or that it gives a second time, is ignored, and uses up one of `NONSENSE` tries. It is told of keys that
-//! leave, and may ignore that; a key that comes back is pushed again. Keys that it never gives back go when it says
-//! that it has none, or when the tries are used up.
+//! The order only chooses the next key; this file knows which keys are in line. A ticket that the order
+//! returns counts only if its key is in `told`. The ticket of a key that has left the line, or that was
+//! returned before, is skipped, and uses up one of `NONSENSE` tries. The order is told of keys that leave,
+//! and may ignore that; a key that comes back is pushed again. Keys that it never returns are handed out when
+//! it has no ticket, or when the tries are used up.
 //!
-//! It may panic at any call: a key that it panics over stands in `told` already, or has not
-//! entered the line.
+//! The order may panic at any call. The key of that call is in `told` already, or has not entered the line.
 
 use super::order::{ReadyOrder, Ticket};
 use super::ring::Ring;
@@ -15,14 +14,15 @@ use crate::arena::Arena;
 use crate::slots::Places;
 use alloc::boxed::Box;
 
-/// How many wrong tickets a user's order may give in a call, before the queue chooses itself.
+/// Number of wrong tickets in a call after which the queue chooses the key itself.
 const NONSENSE: u32 = 1_000;
 
 pub(super) struct Custom<K> {
     order: Box<dyn ReadyOrder<K>>,
-    /// The keys that it was told of, and that it has not chosen.
+    /// The keys that the order was told of and has not chosen.
     told: Ring,
-    /// The keys that it has chosen for a batch, in this order: they go before all others.
+    /// The keys that the order has chosen for a batch, in the order of choice. They are handed out before all
+    /// others.
     chosen: Ring,
 }
 
@@ -31,7 +31,7 @@ impl<K> Custom<K> {
         Self { order, told: Ring::default(), chosen: Ring::default() }
     }
 
-    /// How many keys it was told of.
+    /// Number of keys in line, without those that the order was not told of.
     pub(super) fn len(&self) -> usize {
         self.told.len() + self.chosen.len()
     }
@@ -45,7 +45,7 @@ impl<K> Custom<K> {
         }
     }
 
-    /// Tells it of a key that is about to enter.
+    /// Tells the order of a key that is about to enter.
     pub(super) fn announce(&mut self, arena: &Arena<K>, slot: u32) {
         self.order.push(arena.key(slot), Ticket(slot));
     }
@@ -59,8 +59,8 @@ impl<K> Custom<K> {
         self.told.push_back(arena, slot);
     }
 
-    /// Takes a key out, wherever it stands; false if it does not stand in line. The order is told before: if it
-    /// panics the key stays.
+    /// Removes a key from the line. Returns `false` if it is not in line. The order is told first; if it
+    /// panics, the key stays.
     pub(super) fn leave(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         if arena.place(slot).is_some() {
             self.order.leave(arena.key(slot), Ticket(slot));
@@ -68,8 +68,8 @@ impl<K> Custom<K> {
         self.told.leave(arena, slot) || self.chosen.leave(arena, slot)
     }
 
-    /// Has the order choose the next keys, `most` of them if there are so many, before any is taken. If it panics
-    /// those that it gave before that are chosen.
+    /// Has the order choose the next keys, at most `most`, before any of them is taken. If it panics, those
+    /// that it returned before stay chosen.
     pub(super) fn choose(&mut self, news: &mut Ring, arena: &mut Arena<K>, most: usize) {
         let mut patience = NONSENSE;
         if self.chosen.len() < most {
@@ -82,7 +82,7 @@ impl<K> Custom<K> {
         }
     }
 
-    /// Takes the key that goes next.
+    /// Takes the next key.
     pub(super) fn pop(&mut self, news: &mut Ring, arena: &mut Arena<K>) -> Option<u32> {
         if let Some(slot) = self.chosen.pop_front() {
             return Some(slot);
@@ -91,7 +91,8 @@ impl<K> Custom<K> {
         self.ask(arena, &mut { NONSENSE })
     }
 
-    /// Takes the key that the order gives, else the one that it was told of first.
+    /// Takes the key of the next valid ticket of the order. If the order returns none, or too many invalid
+    /// ones, takes the key that the order was told of first.
     fn ask(&mut self, arena: &mut Arena<K>, patience: &mut u32) -> Option<u32> {
         while *patience > 0 {
             let Some(Ticket(slot)) = self.order.pop() else { break };
@@ -100,7 +101,7 @@ impl<K> Custom<K> {
             }
             *patience -= 1;
         }
-        // keys that the order has lost go all the same
+        // keys that the order has lost are handed out all the same
         self.told.pop_front()
     }
 }

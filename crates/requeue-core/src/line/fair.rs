@@ -1,24 +1,23 @@
 //! Fairness between groups (rule B3): the line of a queue in which groups take turns.
 //!
-//! The groups that may be served stand in a ring. The one in front has its turn: it gets as many
-//! keys out as its weight says, and goes to the back. One that has no key left, or that
-//! reaches its cap, leaves the ring and its turn; when it has a key again, or one of
-//! its runs has ended, it comes to the back and its next turn is a whole one. So no call ever
-//! has to pass over a group that may not be served, and while a group waits in the ring each
-//! other has one turn at most.
+//! The groups that may be served are in a ring. The one in front has its turn: as many of its keys are handed
+//! out as its weight says, and it moves to the back. A group that has no key left, or that reaches its cap,
+//! leaves the ring and ends its turn; when it has a key again, or one of its runs has ended, it joins at the
+//! back, and its next turn is a whole one. So no call has to pass over a group that may not be served, and
+//! while a group waits in the ring each other has at most one turn.
 //!
-//! With priorities there is such a ring for each level, and a group stands in the rings of all
-//! levels at which it has keys (`node.rs`). With priorities within groups there
-//! is one ring, and in its turn a group has a key of its highest level handed out.
+//! With priorities there is such a ring for each level, and a group is in the rings of all levels at which it
+//! has keys (`node.rs`). With priorities within groups there is one ring, and in its turn a group has a key
+//! of its highest level handed out.
 //!
-//! To enter and to be taken in turn cost the same whatever the number of keys, of groups and of weights.
-//! With priorities they also cost the way through a tree of the group's levels, if it has keys at several; with `max_wait`
-//! the way through a heap of groups, when another key is the oldest of its group (`ages.rs`). To leave costs the
-//! same, and to look through one block for each 100,000 keys in line (`keys.rs`). A group that reaches or
-//! leaves its cap costs a step for each level at which it has keys.
+//! `enter` and `pop` are O(1) in the number of keys, of groups and of weights. With priorities they also
+//! search a tree of the group's levels, if it has keys at several; with `max_wait` they move the group in a
+//! heap, when another key is the oldest of its group (`ages.rs`). `leave` costs the same, and a search of one
+//! block for each 100,000 keys in line (`keys.rs`). A group that reaches or leaves its cap costs a step for
+//! each level at which it has keys.
 //!
-//! `group.rs` is which groups there are, `hold_back.rs` which of them may not be served now. Here keys enter the line
-//! and leave it.
+//! `group.rs` has the known groups, `hold_back.rs` those that may not be served now. In this file keys enter
+//! and leave the line.
 
 mod ages;
 mod group;
@@ -46,22 +45,23 @@ use core::num::NonZeroU64;
 /// No group, no node.
 const NONE: u32 = u32::MAX;
 
-/// Where [`Fair::ahead`] has looked; only for guesses.
+/// The position of [`Fair::ahead`], for prefetch hints only.
 struct Look {
     /// The node that was in front.
     front: u32,
-    /// The node that is to be looked at next.
+    /// The node to look at next.
     at: u32,
-    /// The keys that were found last, by the number of the call.
+    /// The keys found last, by the number of the call.
     found: [u32; FAR],
     calls: usize,
-    /// How many calls later a key is told once more.
+    /// Number of calls after which a key is returned once more.
     again: usize,
 }
 
-/// How many turns ahead [`Fair::ahead`] looks, where there are so many groups.
+/// Number of turns that [`Fair::ahead`] looks ahead, if there are that many groups.
 const FAR: usize = 8;
-/// After how many turns it counts these anew: a group that has left the ring has brought it nearer.
+/// Number of turns after which it counts them anew, because a group that has left the ring has reduced the
+/// distance.
 const ANEW: usize = 64;
 
 /// The line of a queue with groups.
@@ -74,7 +74,7 @@ pub(crate) struct Fair<K> {
     blocks: Blocks,
     rings: Rings,
     rests: Column<Rest>,
-    /// Names of the groups in metrics; nothing is written where there are none.
+    /// Names of the groups in metrics. Groups without a name are not written.
     shown: Column<Option<Arc<str>>>,
     /// With `max_wait`.
     ages: Option<Box<Ages>>,
@@ -82,18 +82,18 @@ pub(crate) struct Fair<K> {
     servable: usize,
     /// Groups have rates.
     rated: bool,
-    /// The groups that have no token, by the instant of the next; and those that are to be looked at
-    /// when their buckets are full.
+    /// The groups that have no token, by the instant of the next one; and those to be looked at when their
+    /// buckets are full.
     dry: BTreeMap<(Instant, u64), u32>,
     filling: BTreeMap<(Instant, u64), u32>,
     /// The second part of the next key of `dry` or `filling`: their instants may be equal.
     turn: u64,
-    /// The latest instant that [`refill`](Self::refill) was told.
+    /// The latest instant passed to [`refill`](Self::refill).
     now: Instant,
     /// The groups that are paused, in the order of their pauses; and the number of the next one.
     paused: BTreeMap<NonZeroU64, u32>,
     next_pause: NonZeroU64,
-    /// A group that was created for a key not yet counted in it. If this is still set at the next call, users'
+    /// A group that was created for a key not yet counted in it. If this is still set at the next call, user
     /// code panicked, and the group is removed.
     half: Option<u32>,
     /// Whether the last key that was added was new: then the next one is likely to be.
@@ -101,7 +101,7 @@ pub(crate) struct Fair<K> {
 }
 
 impl<K> Fair<K> {
-    /// Where priorities count `within` groups the line has priorities.
+    /// With priorities `within` groups, the line must have priorities.
     pub(super) fn new(naming: Box<dyn Naming<K>>, known: &Known, within: bool) -> Box<Self> {
         let levels = known.has_priorities() && !within;
         Box::new(Self {
@@ -128,7 +128,8 @@ impl<K> Fair<K> {
         })
     }
 
-    /// How many keys may be handed out now, one after the other until caps are reached.
+    /// Number of keys in groups that may be served now. Caps may be reached before all of them are handed
+    /// out.
     #[inline]
     pub(super) fn servable(&self) -> usize {
         self.servable
@@ -147,7 +148,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// Lets a key in at the level at which it is pending. It is ready `since` then.
+    /// Enters a key, which is ready `since` then, at the level at which it is pending.
     pub(super) fn enter(&mut self, known: &mut Known, places: &mut impl Places, slot: u32, since: Instant) {
         let (group, level) = (self.group_of(slot), known.pending(slot));
         if let Some(place) = self.insert_at(known, slot, (group, 0), since, level) {
@@ -155,7 +156,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A key of a group that was [named](Self::name) becomes known and ready at this level, and is let in.
+    /// Enters a key that becomes known and ready at this level, in a group that was [named](Self::name).
     /// Returns its place, if it has one.
     #[inline]
     pub(crate) fn insert_new(
@@ -179,8 +180,8 @@ impl<K> Fair<K> {
         *self.groups_of.entry(slot) = GroupOf(group);
     }
 
-    /// Lets a key of this group in that becomes ready at this level, and that is `new` to the group if that
-    /// is 1. Returns its place, if the group is known.
+    /// Enters a key of this group that becomes ready at this level. `new` is 1 if the group does not count
+    /// the key yet, else 0. Returns its place, if the group is known.
     #[inline]
     fn insert_at(
         &mut self,
@@ -208,7 +209,7 @@ impl<K> Fair<K> {
         Some(place)
     }
 
-    /// The rest of that in a line that keeps something of each key.
+    /// The rest of [`insert_at`](Self::insert_at) in a line with [state of each key](Known::keeps).
     fn insert_kept(
         &mut self,
         known: &mut Known,
@@ -229,7 +230,7 @@ impl<K> Fair<K> {
         place
     }
 
-    /// A key has come to a node, as the `first` one, or not: the node joins its ring, or its group does.
+    /// Has a node, or its group, join its ring after a key has entered it; `first` if the node was empty.
     #[inline]
     fn came(&mut self, at: u32, first: bool, (number, ready, shut): (u32, u32, bool)) {
         let (at, joins) = if self.within { (number, ready == 1) } else { (at, first) };
@@ -238,7 +239,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A key has left a node, and was the last one there or not: the node leaves its ring, or its group does.
+    /// Has a node, or its group, leave its ring if its last key has left.
     #[inline]
     fn went(&mut self, at: u32, number: u32) {
         let last = self.nodes.get(at).is_some_and(RingNode::is_empty);
@@ -252,7 +253,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// Takes the key that goes next at this time.
+    /// Takes the next key at this time.
     #[inline]
     pub(super) fn pop(&mut self, known: &mut Known, now: Instant) -> Option<Marked> {
         let at = self.rings.front();
@@ -278,8 +279,8 @@ impl<K> Fair<K> {
         Some(Marked::from(slot).in_group(at))
     }
 
-    /// Like [`pop`](Self::pop), where keys have levels, or grow old, or groups have rates: in the turn of this node, unless
-    /// the hand-out goes to the level of an overdue key.
+    /// Like [`pop`](Self::pop), with levels, ages or rates: in the turn of this node, unless the hand-out
+    /// goes to the level of an overdue key.
     #[inline(never)]
     fn pop_in_full(&mut self, known: &mut Known, at: u32, now: Instant) -> Option<Marked> {
         let at = match self.overdue_level(known, now) {
@@ -311,7 +312,8 @@ impl<K> Fair<K> {
         Some(Marked::new(slot, known.pending(slot)).in_group(number))
     }
 
-    /// The level to which this hand-out goes if it goes to an overdue key. A key is handed out now, if there is one.
+    /// The level of the overdue key to which this hand-out goes, if it goes to one. Call it only if a key is
+    /// handed out now.
     #[inline]
     fn overdue_level(&mut self, known: &mut Known, now: Instant) -> Option<u32> {
         let ages = self.ages.as_deref().filter(|_| !self.within && self.servable > 0)?;
@@ -319,8 +321,9 @@ impl<K> Fair<K> {
         Some(rank(known.pending(oldest)))
     }
 
-    /// Where priorities count within groups, the node of a group from which its next key goes: that of its oldest key, if
-    /// that is overdue and this hand-out of the group goes to such a key, else that of its highest level.
+    /// With priorities within groups: the node from which the group's next key is handed out. It is that of
+    /// its oldest key, if that is overdue and this hand-out of the group goes to an overdue key, else that of
+    /// its highest level.
     #[inline]
     fn node_in_turn(&mut self, known: &Known, number: u32, now: Instant) -> Option<u32> {
         let overdue = self.ages.as_deref_mut().zip(known.max_wait).and_then(|(ages, max_wait)| {
@@ -333,7 +336,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// Takes the key of a node that became ready first. It has its place still.
+    /// Takes the key of a node that became ready first. The caller must clear its place.
     #[inline]
     fn pop_from(&mut self, known: &mut Known, at: u32) -> Option<u32> {
         let node = self.nodes.get_mut(at)?;
@@ -348,8 +351,8 @@ impl<K> Fair<K> {
         Some(first)
     }
 
-    /// Prefetch hints of [`Line::ahead_in_turns`](super::Line::ahead_in_turns): the key of a group whose turn is some turns
-    /// ahead, and one of which this said the same, when half of them have passed.
+    /// Prefetch hints for [`Line::ahead_in_turns`](super::Line::ahead_in_turns): a key of a group whose turn
+    /// is some turns ahead, and the key that was returned so when twice as many turns were ahead of it.
     #[inline]
     pub(super) fn ahead(&mut self) -> (u32, u32) {
         let front = self.rings.front();
@@ -376,7 +379,7 @@ impl<K> Fair<K> {
         (later, sooner)
     }
 
-    /// The node that is looked at next is as far behind the one in front as there are others.
+    /// Sets the node to look at next: [`FAR`] turns behind the front, or the last one if there are fewer.
     fn look_from(&mut self, front: u32) {
         let (mut at, mut turns) = (front, 0);
         while let Some(&RingNode { after, .. }) = self.nodes.get(at) {
@@ -396,7 +399,7 @@ impl<K> Fair<K> {
         (at(SLOT_AHEAD), at(ENTRY_AHEAD))
     }
 
-    /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
+    /// Removes a key from the line. Returns `false` if it is not in line.
     pub(super) fn leave(&mut self, known: &mut Known, places: &mut impl Places, slot: u32) -> bool {
         let Some(at) = self.node_with(known, places, slot) else { return false };
         let number = self.group_of(slot);
@@ -415,7 +418,8 @@ impl<K> Fair<K> {
         true
     }
 
-    /// The key, which is ready or dirty, is asked for at this higher level too. False if it does not stand in line.
+    /// Raises the key, which is ready or dirty, to this higher level. Returns `false`, and changes nothing,
+    /// if it is not in line.
     pub(super) fn raise(
         &mut self,
         known: &mut Known,
@@ -428,7 +432,7 @@ impl<K> Fair<K> {
         let group = self.nodes.group(number);
         let (ready, shut) = (group.ready, group.is_shut());
         self.take_out(known, places, slot, from);
-        // where priorities count within groups its group has this key still, and keeps its place
+        // with priorities within groups, the group still has this key, and keeps its place in the ring
         self.went(from, number);
         let to = self.nodes.make_at_rank(number, rank(level), ready);
         let node = self.nodes.entry(to);
@@ -441,7 +445,7 @@ impl<K> Fair<K> {
         true
     }
 
-    /// The node in which a key stands, if it stands in one.
+    /// The node that has this key, if it is in line.
     fn node_with(&self, known: &Known, places: &impl Places, slot: u32) -> Option<u32> {
         let at = self.nodes.at_rank(self.group_of(slot), rank(known.pending(slot)))?;
         let stands = known.is_raised(slot)
@@ -450,7 +454,7 @@ impl<K> Fair<K> {
         stands.then_some(at)
     }
 
-    /// Takes a key out of the node that it stands in, and not for its turn.
+    /// Removes a key from its node, out of turn.
     fn take_out(&mut self, known: &mut Known, places: &mut impl Places, slot: u32, at: u32) {
         let node = self.nodes.entry(at);
         if known.is_raised(slot) {
@@ -461,7 +465,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A key that is paused and ready, and does not stand in line, is one more or less.
+    /// Changes the number of paused ready keys in the key's group by `by`.
     pub(super) fn count_paused_ready(&mut self, slot: u32, by: i32) {
         let number = self.group_of(slot);
         if number != NONE {
@@ -470,8 +474,8 @@ impl<K> Fair<K> {
         }
     }
 
-    /// The groups that have a name, from this number on, as far as one lock hold looks;
-    /// and where the next page begins.
+    /// Appends the groups with a name from this number on, as far as one lock hold looks. Returns the number
+    /// at which the next page begins.
     pub(crate) fn told_groups(&self, from: u32, into: &mut Vec<GroupGauges>) -> Option<u32> {
         let end = if self.naming.is_shown() { self.naming.numbers() } else { 0 };
         let to = from.saturating_add(PAGE);

@@ -1,5 +1,4 @@
-//! Which group a key belongs to (rule B3): the functions of users, and the numbers that stand for
-//! groups while keys of theirs are known.
+//! The groups of keys (rule B3): the user's functions, and the numbers of groups that have known keys.
 
 use super::rate::Rate;
 use crate::arena::Arena;
@@ -10,10 +9,10 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{BuildHasher, Hash};
 
-/// How many levels, or groups, a page looks at.
+/// Number of levels, or groups, that a page looks at.
 pub(super) const PAGE: u32 = 256;
 
-/// How many keys of a group are where.
+/// Numbers of keys of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupGauges {
@@ -28,12 +27,12 @@ pub struct GroupGauges {
 /// A function of a group, if there is one.
 type Of<G, R> = Option<Arc<dyn Fn(&G) -> R + Send + Sync>>;
 
-/// Rules for the groups of a queue: their weights, how many keys of each may be held at
-/// the same time, how many a second are handed out, and what metrics call them. Each is asked once, as the first key of a
-/// group becomes known, again when the group comes back after its last key has gone, and when they are asked for anew.
+/// Rules for the groups of a queue: their weights, caps on held keys, rates, and names in metrics. Each rule
+/// is called for a group when its first key becomes known, also after its last key had gone, and when the
+/// rules are read again.
 ///
-/// All run under the queue's lock: they must be short and must not call the queue. If one
-/// panics, the trigger that brought the group is not accepted.
+/// They run under the queue's lock: they must be short and must not call the queue. If one panics, the
+/// trigger that brought the group is not accepted.
 pub struct GroupRules<G> {
     weight: Of<G, u32>,
     cap: Of<G, usize>,
@@ -51,29 +50,28 @@ impl<G> GroupRules<G> {
         Self { weight: None, cap: None, metrics: None, no_room: false, rate: None, no_rate: None }
     }
 
-    /// How many keys of a group are handed out in one of its turns: 0 counts as 1.
+    /// Sets how many keys of a group are handed out in one of its turns. 0 counts as 1.
     #[must_use]
     pub fn weight(self, weight: impl Fn(&G) -> u32 + Send + Sync + 'static) -> Self {
         Self { weight: Some(Arc::new(weight)), ..self }
     }
 
-    /// How many keys of each group may be held at the same time. A queue is not built with
-    /// a cap of 0: its keys would never be handed out.
+    /// Sets how many keys of each group may be held at the same time. A queue cannot be built with a cap of
+    /// 0, because no key would be handed out.
     #[must_use]
     pub fn cap(self, most: usize) -> Self {
         Self { no_room: most == 0, ..self.cap_of(move |_| most) }
     }
 
-    /// A cap for each group: 0 counts as 1, and `usize::MAX` is none.
+    /// Sets a [cap](Self::cap) for each group. 0 counts as 1, and `usize::MAX` is no cap.
     #[must_use]
     pub fn cap_of(self, most: impl Fn(&G) -> usize + Send + Sync + 'static) -> Self {
         Self { cap: Some(Arc::new(most)), no_room: false, ..self }
     }
 
-    /// The name of a group in metrics: they then tell how many of its keys are ready, and how many are
-    /// held. Without this they tell nothing of groups, for each name is one more series for
-    /// good: give a name to those that somebody looks at, `None` to the others. Groups that are given
-    /// the same name are counted together, as `other` may be.
+    /// Sets the names of groups in metrics, which then report how many keys of a named group are ready and
+    /// held. Each name is a further time series that stays: name only the groups that somebody watches, and
+    /// return `None` for the others. Groups with the same name are counted together.
     #[must_use]
     pub fn metrics(self, name: impl Fn(&G) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { metrics: Some(Arc::new(name)), ..self }
@@ -106,7 +104,7 @@ impl<G> GroupRules<G> {
         self.no_rate
     }
 
-    /// Asks for the rules of one group.
+    /// Calls the rules for one group.
     fn of(&self, name: &G) -> Ruled {
         let cap = self.cap.as_ref().map_or(usize::MAX, |cap| cap(name).max(1));
         Ruled {
@@ -150,13 +148,13 @@ impl<G> fmt::Debug for GroupRules<G> {
     }
 }
 
-/// The function that tells the group of a key, with what holds for groups.
+/// The function that returns the group of a key, with the rules for groups.
 pub struct Groups<K: ?Sized> {
     pub(super) naming: Box<dyn Naming<K>>,
 }
 
 impl<K: ?Sized> Groups<K> {
-    /// Keys are in the same group if `of` tells the same.
+    /// Groups of keys for which `of` returns the same.
     pub fn by<G, S>(of: impl Fn(&K) -> G + Send + 'static, rules: GroupRules<G>, hasher: S) -> Self
     where
         G: Hash + Eq + Send + Sync + 'static,
@@ -178,31 +176,31 @@ impl<K: ?Sized> fmt::Debug for Groups<K> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub(super) number: u32,
-    /// It was not known.
+    /// The group was not known.
     pub(super) new: bool,
 }
 
 /// Rules of one group.
 #[derive(Clone, Debug)]
 pub(super) struct Ruled {
-    /// Both at least 1.
+    /// `weight` and `cap` are at least 1.
     pub(super) weight: u32,
     pub(super) cap: u32,
     /// Its name in metrics.
     pub(super) shown: Option<Arc<str>>,
-    /// How many keys of it are handed out at most.
+    /// The rate at which its keys are handed out. `None` is no limit.
     pub(super) rate: Option<Rate>,
 }
 
 /// The groups of a queue.
 pub(super) trait Naming<K: ?Sized>: Send {
-    /// The number of the key's group. Users' code: if it panics nothing has changed.
+    /// The number of the key's group. Calls user code. If it panics, nothing has changed.
     fn name(&mut self, key: &K) -> Named;
-    /// [`name`](Self::name) of a group that is known. Users' code; nothing changes.
+    /// [`name`](Self::name) of a known group. Calls user code, and changes nothing.
     fn find(&self, key: &K) -> Option<u32>;
     /// Rules of the last group that was new.
     fn rules_of_the_last(&mut self) -> Ruled;
-    /// Asks for the rules of a group anew, if it is known. Users' code; nothing changes.
+    /// The rules of a group, read again, if it is known. Calls user code, and changes nothing.
     fn rules_of(&self, number: u32) -> Option<Ruled>;
     /// Whether they have a rate.
     fn is_rated(&self) -> bool;
@@ -210,13 +208,13 @@ pub(super) trait Naming<K: ?Sized>: Send {
     fn is_shown(&self) -> bool;
     /// All numbers are below this.
     fn numbers(&self) -> u32;
-    /// Forgets a group. `freed` is told of a chunk of numbers that nobody has any more. Drops
-    /// the group at last, which is users' code too.
+    /// Forgets a group. `freed` is called with a chunk of numbers that has no group any more. The group is
+    /// dropped last, which is user code.
     fn forget(&mut self, number: u32, freed: &mut dyn FnMut(u32));
 }
 
-/// The groups by what users call them. Their numbers are the slots of an arena, so
-/// that few groups have low numbers, whatever was before.
+/// The groups by the values that user code returns. Their numbers are the slots of an arena, so that numbers
+/// stay low while there are few groups.
 struct Names<F, G, S> {
     of: F,
     rules: GroupRules<G>,

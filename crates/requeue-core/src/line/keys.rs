@@ -1,20 +1,20 @@
-//! Many short lists of keys, each in the order of their coming.
+//! Many short lists of keys, each in the order in which they were pushed.
 //!
-//! The first keys of a list stand in the list itself, and so do the last ones; those between them stand in blocks.
-//! To let a key in and to take one out touch the list alone, but for every seventh, which brings a block or
-//! takes one. Links from key to key, or a separate list of blocks, would be in another cache line for each key or
-//! each list, which with a million keys is seldom in the cache. A key in a block remembers the number of its block (its
-//! *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does, and one that stands in the list itself any
-//! number: to leave is to look into the list and through one block, and through one more for each 100,000
-//! keys in line, because a place stores only the last bits of a block's number.
+//! The first keys of a list are stored in the list itself, and so are the last ones; those between them are
+//! in blocks. A push or a pop touches the list alone, except every seventh, which adds or removes a block.
+//! Links from key to key, or a separate list of blocks, would be in another cache line for each key or each
+//! list, which with a million keys is seldom in the cache. A key in a block remembers the number of its block
+//! (its *place*, see [`Places`]), as one in a [`Ring`](crate::line::ring::Ring) does; the place of a key in
+//! the list itself may be any number. A removal searches the list and one block, and one more block for each
+//! 100,000 keys in line, because a place stores only the last bits of a block's number.
 //!
-//! What holds between two calls:
+//! Invariants between two calls:
 //!
 //! 1. While there is a key, there is one in `front`. Those in the blocks, from `first` to `last`, come behind
 //!    those in `front`, and those in `back` behind all others.
 //! 2. Each block has a key, and its keys are those of its used part.
-//! 3. While there is a key in `back`, `next` is the number of the block that those in `back` will stand in, and
-//!    their place. While there is no key at all nobody has that number, and there is no block.
+//! 3. While there is a key in `back`, `next` is the number of the block that the keys of `back` will move to,
+//!    and their place. An empty list has no such number and no block.
 
 use crate::arena::Arena;
 use crate::column::Column;
@@ -24,7 +24,7 @@ use crate::slots::Places;
 /// No key, no block.
 const NONE: u32 = u32::MAX;
 
-/// How many keys a block has room for, and each end of a list.
+/// Number of keys for which a block, and each end of a list, has room.
 const ROOM: usize = 7;
 
 /// A part of a list.
@@ -69,7 +69,7 @@ impl Blocks {
         Self { each: Column::new(), taken: Arena::new(usize::MAX) }
     }
 
-    /// How many there are.
+    /// Number of blocks.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.taken.len()
@@ -95,7 +95,7 @@ impl Blocks {
         }
     }
 
-    /// Where a key stands, whose slot's number may be anything: the number of the block, and where in it.
+    /// The number of the block that has this key, and the index in it. Any slot number is allowed.
     fn find<P: Places>(&self, places: &P, slot: u32) -> Option<(u32, usize)> {
         for number in (places.place(slot)?..self.taken.slots() as usize).step_by(P::NUMBERS) {
             let number = number as u32;
@@ -107,20 +107,20 @@ impl Blocks {
         None
     }
 
-    /// Whether a key stands in a block, whose slot's number may be anything.
+    /// Whether a key is in a block. Any slot number is allowed.
     pub(super) fn has<P: Places>(&self, places: &P, slot: u32) -> bool {
         self.find(places, slot).is_some()
     }
 }
 
-/// Keys in the order of their coming.
+/// Keys in the order in which they were pushed.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)] // who takes a key wants all but `back`, and who lets one in all but `front`
+#[repr(C)] // a pop touches all but `back`, and a push all but `front`
 pub(super) struct Keys {
     /// The used part of `front`. Both are 0 while there is no key.
     from: u8,
     to: u8,
-    /// How many stand in `back`.
+    /// Number of keys in `back`.
     waiting: u8,
     /// The first and the last block, if there are any.
     first: u32,
@@ -147,24 +147,24 @@ impl Keys {
         self.to == 0
     }
 
-    /// The key that came first; a number that no slot has if there is none.
+    /// The first key; [`NONE`] if the list is empty.
     #[inline]
     pub(super) fn head(&self) -> u32 {
         self.ahead().first().copied().unwrap_or(NONE)
     }
 
-    /// Some keys that came first.
+    /// Some of the first keys, in order.
     #[inline]
     pub(super) fn ahead(&self) -> &[u32] {
         part(&self.front, self.from, self.to)
     }
 
-    /// Those that come behind them, or some of them.
+    /// The keys behind those of [`ahead`](Self::ahead), or some of them.
     pub(super) fn behind<'a>(&'a self, blocks: &'a Blocks) -> &'a [u32] {
         blocks.each.get(self.first).map_or(part(&self.back, 0, self.waiting), Block::used)
     }
 
-    /// Asks for the memory that [`pop`](Self::pop) will touch.
+    /// Prefetches the memory that [`pop`](Self::pop) will touch.
     #[inline]
     pub(super) fn prefetch(&self, blocks: &Blocks) {
         if self.to - self.from <= 1 {
@@ -172,12 +172,12 @@ impl Keys {
         }
     }
 
-    /// Whether a key stands in one of the ends.
+    /// Whether a key is in one of the ends.
     pub(super) fn has_at_an_end(&self, slot: u32) -> bool {
         self.ahead().contains(&slot) || part(&self.back, 0, self.waiting).contains(&slot)
     }
 
-    /// Lets a key in at the end; returns its place.
+    /// Pushes a key to the end. Returns its place.
     #[inline]
     pub(super) fn push(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         if self.next == NONE {
@@ -191,7 +191,7 @@ impl Keys {
         self.push_behind_a_full_back(blocks, slot)
     }
 
-    /// [`push`](Self::push) where nothing stands in `back`.
+    /// [`push`](Self::push) while `back` is empty.
     #[inline]
     fn push_without_next(&mut self, blocks: &mut Blocks, slot: u32) -> u32 {
         if self.first == NONE {
@@ -223,7 +223,7 @@ impl Keys {
         self.begin_back(blocks, slot)
     }
 
-    /// Takes out the first key, which is there. It has its place still.
+    /// Removes the first key, which must exist. The caller must clear its place.
     #[inline]
     pub(super) fn pop(&mut self, blocks: &mut Blocks) {
         self.from += 1;
@@ -232,11 +232,11 @@ impl Keys {
         }
     }
 
-    /// Nothing is left in `front`: what comes behind it moves there.
+    /// Refills the empty `front` from the first block, or from `back` if there is no block.
     fn refill(&mut self, blocks: &mut Blocks) {
         if let Some(block) = blocks.each.get_mut(self.first) {
             (self.front, self.from, self.to) = (block.keys, block.from, block.to);
-            // nobody must find a key there any more
+            // a search must find no key there any more
             block.to = block.from;
             let after = block.after;
             blocks.free(self.first);
@@ -253,7 +253,7 @@ impl Keys {
         }
     }
 
-    /// Takes out a key that stands here.
+    /// Removes a key of this list, and clears its place.
     pub(super) fn remove<P: Places>(&mut self, blocks: &mut Blocks, places: &mut P, slot: u32) {
         if let Some(at) = self.ahead().iter().position(|key| *key == slot) {
             let from = usize::from(self.from);
@@ -273,7 +273,7 @@ impl Keys {
         places.clear_place(slot);
     }
 
-    /// Takes out a block that has no key any more.
+    /// Removes an empty block.
     fn unlink(&mut self, blocks: &mut Blocks, number: u32) {
         let Some(&Block { before, after, .. }) = blocks.each.get(number) else { return };
         let before = if number == self.first { NONE } else { before };

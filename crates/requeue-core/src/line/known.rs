@@ -1,5 +1,5 @@
-//! State that a line with priorities, or an aged one, keeps of each key beside its place: the levels at which it is asked
-//! for, the number with which it entered the line, and its age.
+//! State of each key in a line with priorities, or in an aged one, in addition to its place: the levels of
+//! its triggers, the number with which it entered the line, and its age.
 
 use super::overdue::{AgeClock, Overdue};
 use super::ranked::{RANKS, level_of, rank};
@@ -13,15 +13,15 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
-/// The levels at which a key is asked for. Each counts only while there is what it is the level
-/// of, so that nobody has to take it away.
+/// The levels of a key's triggers. Each counts only in the state that it belongs to, so that it need not be
+/// reset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LevelsOf {
-    /// While it is ready or dirty.
+    /// The level of a key that is ready or dirty.
     pub(super) pending: i16,
-    /// Of its timer.
+    /// The level of its timer.
     pub(super) timer: i16,
-    /// Of its run. While it stands in line this is what `pending` is, so that nobody has to write it as
+    /// The level of its run. Equals `pending` while the key is in line, so that it need not be written when
     /// the key is handed out.
     pub(super) run: i16,
 }
@@ -31,33 +31,34 @@ struct Mark {
     /// The number with which the key entered the line.
     entered: u64,
     levels: LevelsOf,
-    /// It stands in line in `Known::raised`.
+    /// The key is in line in `Known::raised`.
     raised: bool,
 }
 
-/// State of the keys of a line beside their places.
+/// State of the keys of a line in addition to their places.
 #[derive(Debug)]
 pub(crate) struct Known {
     priorities: bool,
-    /// Whether anything is kept of a key that enters.
+    /// Whether a key that enters has such state.
     keeps: bool,
     marks: Column<Mark>,
     /// The number of the next key that enters.
     next: u64,
-    /// Keys that were raised while they stood in line: by the number of the list that they came to, those of each list by the
-    /// number with which they entered the line. No list is empty.
+    /// Keys that were raised while in line: by the number of their list, and within it by the number with
+    /// which they entered the line. No list is empty.
     raised: BTreeMap<u32, BTreeMap<u64, u32>>,
     aged: bool,
-    /// In an aged line all keys in it, in the order in which they became ready, and since when each is ready by `clock`.
+    /// In an aged line, all its keys in the order in which they became ready, and since when each is ready by
+    /// `clock`.
     ages: List,
     links: Column<Link>,
     /// The clock by which all keys age.
     pub(super) clock: AgeClock,
-    /// When a key is overdue, in a line in which keys are passed over.
+    /// When a key is overdue, with `max_wait`.
     pub(super) max_wait: Option<Overdue>,
-    /// How many keys are handed out by priority before the next one that is overdue.
+    /// Number of keys handed out by priority before the next overdue one.
     before_overdue: u32,
-    /// With metrics how many keys are ready, by rank.
+    /// Number of ready keys by rank, for metrics.
     depths: Option<Box<Column<u32>>>,
 }
 
@@ -87,7 +88,7 @@ impl Known {
         self.priorities
     }
 
-    /// Whether anything is kept of a key that enters.
+    /// Whether a key that enters has such state.
     #[inline]
     pub(super) fn keeps(&self) -> bool {
         self.keeps
@@ -98,7 +99,7 @@ impl Known {
         self.marks.get(slot).map(|mark| &mark.levels)
     }
 
-    /// The levels of a key, to be changed; there are none in a line without priorities.
+    /// The levels of a key, to be changed. `None` in a line without priorities.
     #[inline]
     pub(super) fn levels_mut(&mut self, slot: u32) -> Option<&mut LevelsOf> {
         self.priorities.then(|| &mut self.marks.entry(slot).levels)
@@ -116,21 +117,22 @@ impl Known {
         self.marks.get(slot).map_or(0, |mark| mark.entered)
     }
 
-    /// A key enters the line at this level; returns since when it is ready, by [`clock`](Self::clock).
+    /// Notes that a key enters the line at this level. Returns since when it is ready, by
+    /// [`clock`](Self::clock).
     #[inline(always)] // as `Core::trigger`
     pub(super) fn enters(&mut self, slot: u32, level: i16, since: Instant) -> Instant {
         if self.priorities {
             let mark = self.marks.entry(slot);
             mark.entered = self.next;
             (mark.levels.pending, mark.levels.run) = (level, level);
-            // that of the level's next key, if it is in the slot behind: others come meanwhile
+            // prefetch the mark in the slot behind, which the level's next key is likely to have
             prefetch(core::ptr::from_ref(mark) as usize + 64);
             self.next += 1;
         }
         if self.aged { self.ages.enter(&mut self.links, slot, self.clock.at(since)).since } else { since }
     }
 
-    /// A key leaves the line: it is handed out, or not any more asked for.
+    /// Notes that a key leaves the line: it is handed out, or cancelled.
     #[inline]
     pub(super) fn leaves(&mut self, slot: u32) {
         if self.aged {
@@ -140,14 +142,14 @@ impl Known {
         }
     }
 
-    /// The key that has stood in line longest. Only a line that is aged knows it.
+    /// The key that has been in line longest. `None` in a line that is not aged.
     pub(super) fn oldest(&self) -> Option<u32> {
         self.ages.oldest()
     }
 
-    /// The oldest key that may be served, if it is overdue and this hand-out goes to such a key. A key is handed out now, if
-    /// there is one. `oldest` is given the oldest key in line, and tells the one that may be served; each with since when it
-    /// is ready.
+    /// The oldest key that may be served, if it is overdue and this hand-out goes to an overdue key. Call it
+    /// only if a key is handed out now. `oldest` is given the oldest key in line, and returns the oldest that
+    /// may be served; both with the time since when they are ready.
     #[inline]
     pub(super) fn overdue<T>(
         &mut self,
@@ -157,26 +159,26 @@ impl Known {
         let max_wait = self.max_wait?;
         let first = self.ages.oldest()?;
         let (since, now) = (self.links.get(first)?.since, self.clock.at(now));
-        // if the oldest of all keys is not overdue none is
+        // if the oldest of all keys is not overdue, none is
         let oldest = || if max_wait.is(since, now) { oldest(first, since) } else { None };
         max_wait.takes(&mut self.before_overdue, now, oldest)
     }
 
-    /// Whether the key stands in line among those that were raised.
+    /// Whether the key is in line as a raised one.
     #[inline]
     pub(super) fn is_raised(&self, slot: u32) -> bool {
         self.marks.get(slot).is_some_and(|mark| mark.raised)
     }
 
-    /// A key in line is asked for at this level too, and has left the list of its old one: it stands among those that were
-    /// raised to this list.
+    /// Puts a key in line, which has left the list of its old level, among the keys that were raised to this
+    /// list.
     pub(super) fn raise(&mut self, slot: u32, list: u32, level: i16) {
         let mark = self.marks.entry(slot);
         (mark.levels.pending, mark.levels.run, mark.raised) = (level, level, true);
         self.raised.entry(list).or_default().insert(mark.entered, slot);
     }
 
-    /// A key that was raised to this list leaves it.
+    /// Removes a key that was raised to this list.
     pub(super) fn unraise(&mut self, slot: u32, list: u32) {
         let mark = self.marks.entry(slot);
         mark.raised = false;
@@ -188,26 +190,26 @@ impl Known {
         }
     }
 
-    /// How many keys that were raised to this list entered before this number, `most` at the most.
+    /// Number of keys raised to this list that entered before this number; at most `most`.
     pub(super) fn raised_before(&self, list: u32, entered: u64, most: usize) -> usize {
         self.raised.get(&list).map_or(0, |raised| raised.range(..entered).take(most).count())
     }
 
-    /// Of a list, to which keys were raised, the key that became ready first: the one at its head, or one that was raised.
+    /// The key of a list with raised keys that became ready first: the one at its head, or a raised one.
     pub(super) fn first_of(&self, list: u32, head: Option<u32>) -> Option<u32> {
         let raised = self.raised.get(&list).and_then(BTreeMap::first_key_value);
         let Some((entered, raised)) = raised else { return head };
         head.filter(|slot| self.entered(*slot) < *entered).or(Some(*raised))
     }
 
-    /// There are metrics, so that the ready keys of each level are counted.
+    /// Makes the line count the ready keys of each level, for metrics.
     pub(super) fn counts_depths(&mut self) {
         if self.priorities {
             self.depths = Some(Box::new(Column::new()));
         }
     }
 
-    /// A key more or less is ready at this level.
+    /// Changes the number of ready keys at this level by `by`.
     #[inline]
     pub(super) fn count_depth(&mut self, level: i16, by: i32) {
         if let Some(depths) = &mut self.depths {
@@ -216,13 +218,13 @@ impl Known {
         }
     }
 
-    /// The levels from this rank on at which keys are ready, `most` or fewer, and how many; returns
-    /// where the next page begins.
+    /// Appends the levels from this rank on that have ready keys, at most `most`, and how many. Returns the
+    /// rank at which the next page begins.
     pub(super) fn depths(&self, from: u32, most: usize, into: &mut Vec<(i16, usize)>) -> Option<u32> {
         let (mut rank, end) = (from, into.len() + most);
         while rank < RANKS {
             match self.depths.as_ref()?.get(rank) {
-                // of a page that nobody wrote none is there
+                // a page that was never written has no ready keys
                 None => rank |= CHUNK as u32 - 1,
                 Some(0) => {}
                 Some(_) if into.len() == end => return Some(rank),

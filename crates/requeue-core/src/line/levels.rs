@@ -1,13 +1,13 @@
 //! Priorities (rule B2): the line of a queue with priorities and without groups.
 //!
-//! A key enters the ring of its level at the back. One whose level is raised while it stands in
-//! line keeps its age: it leaves its ring and stands among the keys that were raised to its new level, by the number
-//! with which it entered the line. Of a level the key with the lower number goes, be it in the
-//! ring or raised; the numbers in a ring only rise. So keys of one level go in the order in
-//! which they became ready, whenever they came to that level.
+//! A key enters the ring of its level at the back. A key whose level is raised while it is in line keeps its
+//! age: it moves from its ring to the keys that were raised to its new level, which are sorted by the number
+//! with which they entered the line. The next key of a level is the one with the lowest number, in the ring
+//! or raised; the numbers in a ring only rise. So the keys of a level are handed out in the order in which
+//! they became ready, whenever they came to that level.
 //!
-//! With `max_wait` the oldest key of all is overdue once it has stood in line for so long, and one of every few
-//! hand-outs takes it, whatever its level.
+//! With `max_wait`, the oldest key of all is overdue when it has been in line for that time, and one of every
+//! few hand-outs takes it, whatever its level.
 
 use super::ahead::{ENTRY_AHEAD, SLOT_AHEAD, STEPS};
 use super::known::Known;
@@ -17,17 +17,17 @@ use crate::Instant;
 use crate::arena::{Arena, Marked};
 use alloc::boxed::Box;
 
-/// How many levels without keys are kept for the next ones. Each has some 700 bytes.
+/// Number of empty levels that are kept for the next ones. Each has some 700 bytes.
 const KEPT: usize = 128;
 
-/// How many levels have a chunk of slots each for their new keys.
+/// Number of levels that have a chunk of slots each for their new keys.
 const HOMES: usize = 128;
 
 /// The keys of one level: smaller blocks than those of a line that is alone.
 #[derive(Debug, Default)]
 struct Level {
     ring: Ring<128>,
-    /// How many keys were raised to it.
+    /// Number of keys raised to it.
     raised: usize,
 }
 
@@ -42,10 +42,10 @@ impl Level {
 #[derive(Debug)]
 pub(crate) struct Levels {
     levels: Ranked<Option<Box<Level>>>,
-    /// How many of them are there although nobody stands in them.
+    /// Number of empty levels that are kept.
     empty: usize,
-    /// The chunk in which the next new key of each level gets its slot, so that those that go one after the other
-    /// stand side by side. Levels that are `HOMES` apart share one.
+    /// The chunk in which the next new key of each level gets its slot, so that keys of a level are in
+    /// neighbouring slots. Levels that are `HOMES` apart share a chunk.
     homes: [u32; HOMES],
     len: usize,
 }
@@ -64,7 +64,8 @@ impl Levels {
         &mut self.homes[rank(level) as usize % HOMES]
     }
 
-    /// The key, which is ready or dirty, is asked for at this higher level too. False if it does not stand in line.
+    /// Raises the key, which is ready or dirty, to this higher level. Returns `false`, and changes nothing,
+    /// if it is not in line.
     pub(super) fn raise<K>(
         &mut self,
         known: &mut Known,
@@ -80,7 +81,7 @@ impl Levels {
         stood
     }
 
-    /// Lets a key in that becomes ready at this level. Returns its place, for the caller to write down.
+    /// Enters a key that becomes ready at this level. Returns its place, for the caller to store.
     #[inline(always)] // as `Core::trigger`
     pub(crate) fn enter<K>(
         &mut self,
@@ -95,7 +96,7 @@ impl Levels {
         self.level(level).ring.push_unplaced(arena, slot)
     }
 
-    /// Takes the key that goes next at this time.
+    /// Takes the next key at this time.
     #[inline]
     pub(super) fn pop<K>(&mut self, known: &mut Known, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
         if known.max_wait.is_some() {
@@ -135,9 +136,8 @@ impl Levels {
         }
     }
 
-    /// How many keys go before this one as things stand, whatever its age: of a higher level, or
-    /// of its own and older. False with a number that may be too small. `None` if it does not
-    /// stand in line.
+    /// Number of keys of higher levels, and of older keys of its own level; and whether the number is exact,
+    /// not a lower bound. `None` if the key is not in line.
     pub(super) fn ahead_of<K>(&self, known: &Known, arena: &Arena<K>, slot: u32) -> Option<(usize, bool)> {
         let (rank, entered) = (rank(known.pending(slot)), known.entered(slot));
         let level = self.levels.get(rank)?.as_deref()?;
@@ -161,7 +161,7 @@ impl Levels {
         Some((ahead, exact))
     }
 
-    /// Takes a key out of the line, wherever it stands; false if it does not stand in it.
+    /// Removes a key from the line. Returns `false` if it is not in line.
     pub(super) fn leave<K>(&mut self, known: &mut Known, arena: &mut Arena<K>, slot: u32) -> bool {
         let stood = self.leave_level(known, arena, slot);
         if stood {
@@ -171,7 +171,7 @@ impl Levels {
         stood
     }
 
-    /// Takes a key out of its level; false if it does not stand there.
+    /// Removes a key from its level. Returns `false` if it is not there.
     fn leave_level<K>(&mut self, known: &mut Known, arena: &mut Arena<K>, slot: u32) -> bool {
         let rank = rank(known.pending(slot));
         let Some(Some(level)) = self.levels.get_mut(rank) else { return false };
@@ -187,7 +187,7 @@ impl Levels {
         true
     }
 
-    /// A level in which somebody is about to stand.
+    /// The level, which is made or taken into use for a key that is about to enter it.
     #[inline]
     fn level(&mut self, level: i16) -> &mut Level {
         let empty = &mut self.empty;
@@ -199,7 +199,7 @@ impl Levels {
         self.levels.begin_if(rank(level), begins).get_or_insert_default()
     }
 
-    /// The last key has left a level.
+    /// Marks a level as empty after its last key has left.
     #[inline]
     fn emptied(&mut self, rank: u32) {
         self.levels.end(rank);

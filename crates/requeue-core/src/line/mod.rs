@@ -1,15 +1,14 @@
-//! The ready line: which keys stand in it, and which goes next (rule B10).
+//! The ready line: the keys in it, and their order (rule B10).
 //!
-//! `ring.rs` is the line itself, `order.rs` what users see of its orders, `levels.rs` the
-//! line of a queue with priorities, `fair.rs` that of a queue with groups (`groups.rs` says which
-//! key is in which). Both are made of levels (`ranked.rs`) and of lists of keys (`ring.rs`, `keys.rs`), and `known.rs` keeps
-//! what they know of a key. `overdue.rs` says which keys have waited too long, `custom.rs` is an order of users' own,
-//! `pauses.rs` and `rate.rs` what keeps ready keys from being handed out.
+//! `ring.rs` is the line itself, `order.rs` the orders that users see, `levels.rs` the line of a queue with
+//! priorities, `fair.rs` that of a queue with groups (`groups.rs` says which key is in which group). Both are
+//! made of levels (`ranked.rs`) and of lists of keys (`ring.rs`, `keys.rs`), and `known.rs` is their state of
+//! each key. `overdue.rs` says which keys have waited too long, `custom.rs` is a user's own order,
+//! `pauses.rs` and `rate.rs` keep ready keys from being handed out.
 //!
-//! A key stands in the line from `enter` until it is popped or `leave`s, in one of
-//! the lists, and its slot remembers where (see [`Places`]). That is less than to be ready: a
-//! key can be ready and stand in no line for a while. So what may be handed out is
-//! [`servable`](Line::servable), and not how many are ready.
+//! A key is in line from `enter` until `pop` or `leave`, in one of the lists, and its slot remembers where
+//! (see [`Places`]). A ready key may be out of the line for a while. So [`servable`](Line::servable), not the
+//! number of ready keys, says how many may be handed out.
 
 mod ahead;
 mod custom;
@@ -58,25 +57,25 @@ use core::time::Duration;
 /// order is told of them at the next `add` or `get`, whose caller may see the panic.
 #[repr(C)]
 pub(crate) struct Line<K> {
-    /// The line, those that came first in front; or what a user's order was not told yet.
+    /// The line, first in, first out; or the keys that a user's order was not told of yet.
     ring: Ring,
-    /// Decides which key goes next, if that may be another than the one in front of `ring`.
+    /// Chooses the next key, if that may be another than the one in front of `ring`.
     scheduler: Option<Box<Scheduler<K>>>,
 }
 
 struct Scheduler<K> {
     discipline: Discipline<K>,
-    /// State of keys beside their places.
+    /// State of keys in addition to their places.
     known: Known,
     pauses: Pauses,
-    /// How many keys a second may be handed out.
+    /// The rate at which keys may be handed out.
     rate: Option<Bucket>,
 }
 
 // without `repr(u8)` the compiler stores the tag inside a field, and each test costs more instructions
 #[repr(u8)]
 enum Discipline<K> {
-    /// There only while something is paused, or with a rate.
+    /// Only while something is paused, or with a rate.
     Fifo,
     Lifo,
     Custom(Custom<K>),
@@ -89,19 +88,20 @@ impl<K> Scheduler<K> {
         Box::new(Self { discipline, known, pauses: Pauses::new(), rate: None })
     }
 
-    /// Of an order that knows nothing of keys but their places.
+    /// A scheduler that knows only the places of keys.
     fn plain(discipline: Discipline<K>) -> Box<Self> {
         Self::new(discipline, Known::new(false, None, false))
     }
 
-    /// Whether all goes as in a line that has none of this.
+    /// Whether the line would be the same without a scheduler.
     fn is_idle(&self) -> bool {
         matches!(self.discipline, Discipline::Fifo) && self.pauses.is_idle() && self.rate.is_none()
     }
 }
 
 impl<K> Line<K> {
-    /// An `aged` line knows its oldest key, whatever the order. With `metrics` the ready keys of each level are counted.
+    /// An `aged` line knows its oldest key, whatever the order. With `metrics`, the ready keys of each level
+    /// are counted.
     pub(crate) fn new(order: Order<K>, rate: Option<Rate>, aged: bool, metrics: bool) -> Self {
         let mut scheduler = match order {
             Order::Fifo => None,
@@ -129,7 +129,7 @@ impl<K> Line<K> {
         Self { ring: Ring::default(), scheduler }
     }
 
-    /// A user's order, if it is that, and those that it was not told of.
+    /// A user's order, if the line has one, and the keys that it was not told of.
     #[inline]
     fn custom(&mut self) -> Option<(&mut Custom<K>, &mut Ring)> {
         match self.scheduler.as_deref_mut() {
@@ -138,7 +138,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// State of keys beside their places, if any is kept.
+    /// State of keys in addition to their places, if any is kept.
     #[inline]
     fn known(&self) -> Option<&Known> {
         self.scheduler.as_deref().map(|scheduler| &scheduler.known)
@@ -153,7 +153,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// [`fair`](Self::fair), to change them, and what is known of keys.
+    /// [`fair`](Self::fair) and the state of keys, to be changed.
     #[inline]
     pub(crate) fn fair_mut(&mut self) -> Option<(&mut Fair<K>, &mut Known)> {
         match self.scheduler.as_deref_mut() {
@@ -168,7 +168,7 @@ impl<K> Line<K> {
         self.known().is_some_and(Known::has_priorities)
     }
 
-    /// Whether a key that is new enters with its priority or its group.
+    /// Whether a new key enters with its priority or its group.
     #[inline]
     pub(crate) fn enters_at_a_level(&self) -> bool {
         matches!(
@@ -181,7 +181,7 @@ impl<K> Line<K> {
         self.scheduler.as_deref()?.rate.as_ref()
     }
 
-    /// There is no rate from now on; false if there was none.
+    /// Lifts the rates of the line and of its groups. Returns `false` if there were none.
     pub(crate) fn lift_rate(&mut self) -> bool {
         let lifted = self.scheduler.as_deref_mut().and_then(|scheduler| scheduler.rate.take()).is_some();
         let of_groups = self.fair_mut().is_some_and(|(fair, _)| fair.lift_rates());
@@ -189,7 +189,7 @@ impl<K> Line<K> {
         lifted || of_groups
     }
 
-    /// Changes the rate of the whole line, or ends it. Tokens stay, as far as the new burst holds them.
+    /// Changes the rate of the whole line, or ends it. The tokens stay, up to the new burst.
     pub(crate) fn set_rate(&mut self, rate: Option<Rate>, now: Instant) {
         let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
         match (&mut scheduler.rate, rate) {
@@ -199,21 +199,20 @@ impl<K> Line<K> {
         self.tidy();
     }
 
-    /// Changes after how long keys are overdue; false in a line in which none is.
+    /// Changes after how long keys are overdue. Returns `false` if the line has no overdue keys.
     pub(crate) fn set_max_wait(&mut self, after: Duration) -> bool {
         let max_wait = self.scheduler.as_deref_mut().and_then(|all| all.known.max_wait.as_mut());
         max_wait.map(|max_wait| max_wait.set(after)).is_some()
     }
 
-    /// Instant of the rate's next token, if keys are in line and there is none now.
+    /// The instant of the rate's next token, if keys are in line and no token is available now.
     #[inline]
     pub(crate) fn next_token(&self, now: Instant) -> Option<Instant> {
         let next = self.rate()?.next(now)?;
         (self.servable() > 0).then_some(next)
     }
 
-    /// Whether the time matters at which a key comes to the line: keys grow old, or groups come back to their turns when
-    /// their tokens are due.
+    /// Whether the time at which a key enters the line matters: keys age, or groups wait for tokens.
     pub(crate) fn stamps_keys(&self) -> bool {
         self.known().is_some_and(|known| known.max_wait.is_some()) || self.fair().is_some_and(Fair::is_rated)
     }
@@ -223,8 +222,7 @@ impl<K> Line<K> {
         self.rate().is_some()
     }
 
-    /// Time has passed: lets groups be served that have a token again, so many of them; true if some
-    /// are left.
+    /// Opens at most `most` groups that have a token again. Returns `true` if some are left.
     pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
         self.fair_mut().is_some_and(|(fair, _)| fair.refill(now, most))
     }
@@ -240,23 +238,24 @@ impl<K> Line<K> {
         self.fair().is_some_and(Fair::has_paused_groups)
     }
 
-    /// Pauses the key's group; false if there are no groups. Users' code: if it panics nothing has changed, but for what
-    /// the next call sets right.
+    /// Pauses the key's group. Returns `false` if there are no groups. Calls user code. If it panics, nothing
+    /// has changed, except what the next call repairs.
     pub(crate) fn pause_group(&mut self, key: &K, now: Instant) -> bool {
         self.fair_mut().map(|(fair, known)| fair.pause_group(key, known.clock.at(now))).is_some()
     }
 
-    /// Lifts the pause of the key's group; false if it was not paused. Users' code: if it panics nothing has changed.
+    /// Lifts the pause of the key's group. Returns `false` if it was not paused. Calls user code. If it
+    /// panics, nothing has changed.
     pub(crate) fn resume_group(&mut self, key: &K, now: Instant) -> bool {
         self.fair_mut().is_some_and(|(fair, known)| fair.resume_group(key, known.clock.at(now)))
     }
 
-    /// Lifts the pause of the group that was paused first; false if none is paused.
+    /// Lifts the pause of the group that was paused first. Returns `false` if none is paused.
     pub(crate) fn lift_first_group(&mut self, now: Instant) -> bool {
         self.fair_mut().is_some_and(|(fair, known)| fair.lift_first_group(known.clock.at(now)))
     }
 
-    /// The run of a key has ended.
+    /// Counts the end of a key's run in its group.
     #[inline]
     pub(crate) fn ended(&mut self, slot: u32) {
         if let Some((fair, _)) = self.fair_mut() {
@@ -264,7 +263,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// The levels at which a key is asked for, in a line that knows of levels.
+    /// The levels of a key's triggers; the default in a line without levels.
     #[inline]
     fn levels_of(&self, slot: u32) -> LevelsOf {
         if self.scheduler.is_some() { self.known_levels_of(slot) } else { LevelsOf::default() }
@@ -279,7 +278,7 @@ impl<K> Line<K> {
         self.scheduler.as_deref_mut()?.known.levels_mut(slot)
     }
 
-    /// The key becomes ready or dirty, with this priority.
+    /// Notes the priority of a key that becomes ready or dirty.
     #[inline]
     pub(crate) fn pend(&mut self, slot: u32, priority: i16) {
         if let Some(levels) = self.levels_of_mut(slot) {
@@ -287,7 +286,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// The key, which is ready or dirty, was asked for with this priority too.
+    /// Raises the key, which is ready or dirty, to this priority if it is higher.
     #[inline]
     pub(crate) fn raise_to(&mut self, arena: &mut Arena<K>, slot: u32, priority: i16) {
         if self.scheduler.is_some() {
@@ -316,7 +315,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// A timer of the key is set with this priority, or `joins` the one that it has.
+    /// Notes the priority of the key's new timer, or of a trigger that `joins` its timer.
     #[inline]
     pub(crate) fn time(&mut self, slot: u32, priority: i16, joins: bool) {
         if let Some(levels) = self.levels_of_mut(slot) {
@@ -330,15 +329,15 @@ impl<K> Line<K> {
         self.levels_of(slot).timer
     }
 
-    /// A retry of the key's run has this priority too.
+    /// Raises the priority of a retry of the key's run to this one, if it is higher.
     pub(crate) fn join_run(&mut self, slot: u32, priority: i16) {
         if let Some(levels) = self.levels_of_mut(slot) {
             levels.run = levels.run.max(priority);
         }
     }
 
-    /// The key is dirty no more, and what made it so joins the timer that it has or the
-    /// retry of its run, whichever comes.
+    /// Adds the priority of the trigger that made the key dirty to its timer and to the retry of its run: the
+    /// key is no longer dirty, and one of them follows.
     pub(crate) fn join_back_off(&mut self, slot: u32) {
         if let Some(levels) = self.levels_of_mut(slot) {
             levels.timer = levels.timer.max(levels.pending);
@@ -357,7 +356,7 @@ impl<K> Line<K> {
         self.levels_of(slot).run
     }
 
-    /// Frees what is kept of the slots of a chunk that the arena freed.
+    /// Frees the state of the slots of a chunk that the arena freed.
     pub(crate) fn free_page(&mut self, chunk: u32) {
         let Some(scheduler) = self.scheduler.as_deref_mut() else { return };
         scheduler.pauses.free_page(chunk);
@@ -367,14 +366,14 @@ impl<K> Line<K> {
         }
     }
 
-    /// Pauses the whole line: nothing is taken from it, and no key in it grows older.
+    /// Pauses the whole line: no key is taken from it, and none in it ages.
     pub(crate) fn pause(&mut self, now: Instant) {
         let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
         scheduler.pauses.queue = true;
         scheduler.known.clock.stop(now);
     }
 
-    /// Lifts the pause of the whole line; false if there was nothing to lift.
+    /// Lifts the pause of the whole line. Returns `false` if it was not paused.
     pub(crate) fn resume(&mut self, now: Instant) -> bool {
         let Some(scheduler) = self.scheduler.as_deref_mut() else { return false };
         let was = core::mem::replace(&mut scheduler.pauses.queue, false);
@@ -389,7 +388,7 @@ impl<K> Line<K> {
         self.scheduler.as_deref().is_some_and(|scheduler| scheduler.pauses.queue)
     }
 
-    /// How many keys are paused.
+    /// Number of paused keys.
     #[inline]
     pub(crate) fn paused_keys(&self) -> usize {
         self.scheduler.as_deref().map_or(0, |scheduler| scheduler.pauses.count())
@@ -400,7 +399,7 @@ impl<K> Line<K> {
         self.scheduler.as_deref()?.pauses.first()
     }
 
-    /// Pauses a key that is not paused, and does not stand in line.
+    /// Pauses a key, which must be neither paused nor in line.
     pub(crate) fn pause_key(&mut self, arena: &mut Arena<K>, slot: u32, now: Instant, ready: bool) {
         let scheduler = self.scheduler.get_or_insert_with(|| Scheduler::plain(Discipline::Fifo));
         scheduler.pauses.insert(arena, slot, now);
@@ -409,7 +408,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// Lifts the pause of a key that is paused. If it is ready it has yet to enter.
+    /// Lifts the pause of a paused key. If the key is ready, the caller must enter it.
     pub(crate) fn resume_key(&mut self, arena: &mut Arena<K>, slot: u32) {
         self.set_paused_ready(slot, false);
         if let Some(scheduler) = self.scheduler.as_deref_mut() {
@@ -418,14 +417,14 @@ impl<K> Line<K> {
         self.tidy();
     }
 
-    /// Goes back to a plain line, where one has become enough.
+    /// Goes back to a plain line, if one is enough now.
     fn tidy(&mut self) {
         if self.scheduler.as_deref().is_some_and(Scheduler::is_idle) {
             self.scheduler = None;
         }
     }
 
-    /// Lets a key in without calling users' code, unless it is paused. It is ready `since` then.
+    /// Enters a key that is ready `since` then, unless it is paused. Does not call user code.
     #[inline]
     pub(crate) fn enter(&mut self, arena: &mut Arena<K>, slot: u32, since: Instant) {
         if self.scheduler.is_none() {
@@ -452,15 +451,15 @@ impl<K> Line<K> {
         }
     }
 
-    /// Lets a key into a plain line that is being entered into the arena: returns its place, which is
-    /// written there with the key.
+    /// Enters a key that is being entered into the arena into a plain line. Returns its place, which is
+    /// written into the arena with the key.
     #[inline(always)]
     pub(crate) fn insert_new(&mut self, arena: &mut Arena<K>, slot: u32) -> u32 {
         self.ring.push_unplaced(arena, slot)
     }
 
-    /// Enters a key that has just become known and is ready now, in this group and with this priority. Not for a user's
-    /// order.
+    /// Enters a key that has just become known and is ready now, in this group and with this priority. Must
+    /// not be called with a user's order.
     #[inline(always)] // as `Core::trigger`
     pub(crate) fn insert_in_turn(
         &mut self,
@@ -491,7 +490,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// With metrics: a new key has entered a line with this priority.
+    /// Counts a new key of this priority that has entered the line, for metrics.
     pub(crate) fn count_new(&mut self, priority: i16) {
         if let Some(scheduler) = self.scheduler.as_deref_mut() {
             scheduler.known.count_depth(priority, 1);
@@ -511,7 +510,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// Tells a user's order of a key that is about to enter, unless it is paused. If it panics the
+    /// Tells a user's order of a key that is about to enter, unless it is paused. If the order panics, the
     /// key must not enter.
     #[inline]
     pub(crate) fn announce(&mut self, arena: &mut Arena<K>, slot: u32) {
@@ -531,14 +530,14 @@ impl<K> Line<K> {
     pub(crate) fn touch(&mut self, arena: &mut Arena<K>, slot: u32) {
         if let Some((custom, news)) = self.custom() {
             custom.tell(news, arena);
-            // it does not know of one that is paused
+            // the order does not know of a paused key
             if arena.place(slot).is_some() {
                 custom.touch(arena, slot);
             }
         }
     }
 
-    /// Whether keys just go first in, first out now.
+    /// Whether the line is just first in, first out now.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.scheduler.is_none()
@@ -550,8 +549,8 @@ impl<K> Line<K> {
         self.ring.pop_front()
     }
 
-    /// Takes the key that goes next at this time, to start its run; returns it with the run's
-    /// priority. Its slot keeps its place until [`lend`](Arena::lend) hands the key out.
+    /// Takes the next key at this time, to start its run. Returns it with the run's priority. Its slot keeps
+    /// its place until [`lend`](Arena::lend) hands the key out.
     #[inline]
     pub(crate) fn pop(&mut self, arena: &mut Arena<K>, now: Instant) -> Option<Marked> {
         if self.is_plain() { self.pop_plain().map(Marked::from) } else { self.pop_in_turn(arena, now) }
@@ -582,23 +581,23 @@ impl<K> Line<K> {
         Some(at)
     }
 
-    /// The number of the group of a key that becomes known to a queue with groups. Users' code: if it panics
-    /// nothing has changed.
+    /// The number of the group of a key that becomes known to a queue with groups. Calls user code. If it
+    /// panics, nothing has changed.
     pub(crate) fn name_group(&mut self, key: &K) -> u32 {
         self.fair_mut().map_or(0, |(fair, _)| fair.name(key))
     }
 
-    /// Lets a user's order choose the next keys, `most` of them if there are so many, before
-    /// any is taken: they go first, in the order in which it gave them. If it panics those that
-    /// it gave before that do. Any other order has no need of it.
+    /// Has a user's order choose the next keys, at most `most`, before any of them is taken. They are handed
+    /// out first, in the order of choice. If the order panics, those that it returned before stay chosen.
+    /// Does nothing with any other order.
     pub(crate) fn choose(&mut self, arena: &mut Arena<K>, most: usize) {
         if let Some((custom, news)) = self.custom() {
             custom.choose(news, arena, most);
         }
     }
 
-    /// Takes a key out of the line, wherever it stands; false if it does not stand in it. A
-    /// user's order that knows of it is told before; if it panics the key stays.
+    /// Removes a key from the line. Returns `false` if it is not in line. A user's order that knows of the
+    /// key is told first; if it panics, the key stays.
     pub(crate) fn leave(&mut self, arena: &mut Arena<K>, slot: u32) -> bool {
         if self.is_paused_ready(arena, slot) {
             self.set_paused_ready(slot, false);
@@ -619,8 +618,8 @@ impl<K> Line<K> {
         stood
     }
 
-    /// The key that has stood in line longest; `None` in a user's order. A line with priorities or groups must be
-    /// [aged](Self::new).
+    /// The key that has been in line longest. `None` if there is none, or with a user's order. A line with
+    /// priorities or groups must be [aged](Self::new).
     pub(crate) fn oldest(&self) -> Option<u32> {
         match self.scheduler.as_deref() {
             Some(Scheduler { discipline: Discipline::Levels(_) | Discipline::Fair(_), known, .. }) => {
@@ -633,8 +632,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// How many keys go before this one; `None` if it does not stand in line, or that depends on
-    /// the turns of groups or on a user's order.
+    /// Number of keys before this one. `None` if it is not in line, or with groups or a user's order.
     pub(crate) fn ahead_of(&self, arena: &Arena<K>, slot: u32) -> Option<Ahead> {
         let in_ring = || {
             let (before, behind) = self.ring.around(arena, slot, STEPS)?;
@@ -653,7 +651,7 @@ impl<K> Line<K> {
         Some(Ahead { keys: ahead, exact })
     }
 
-    /// How many keys may be handed out at this time.
+    /// Number of keys that may be handed out at this time.
     #[inline]
     pub(crate) fn servable_at(&self, now: Instant) -> usize {
         match self.scheduler.as_deref() {
@@ -662,7 +660,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// How many keys may be handed out, but for the rate.
+    /// Number of keys that may be handed out, without regard to the rate.
     #[inline]
     pub(crate) fn servable(&self) -> usize {
         let Some(Scheduler { discipline, pauses, .. }) = self.scheduler.as_deref() else {
@@ -680,15 +678,15 @@ impl<K> Line<K> {
         self.ring.len() + elsewhere
     }
 
-    /// Prefetch hints: slots that are likely to be popped next. May contain numbers that no slot has. `None` where
-    /// [`ahead_in_turns`](Self::ahead_in_turns) is to be asked.
+    /// Prefetch hints: slots that are likely to be popped next. May contain invalid slot numbers. `None` if
+    /// [`ahead_in_turns`](Self::ahead_in_turns) must be called instead.
     #[inline]
     pub(crate) fn ahead(&self) -> Option<&[u32]> {
         self.scheduler.is_none().then(|| self.ring.ahead())
     }
 
-    /// Prefetch hints: two slots that will be handed out soon, the later one first; or numbers that no slot has. Prefetches
-    /// what the line itself will want of them.
+    /// Prefetch hints: two slots that will be handed out soon, the later one first; or invalid slot numbers.
+    /// Prefetches the line's own state of them.
     #[inline]
     pub(crate) fn ahead_in_turns(&mut self) -> (u32, u32) {
         match self.scheduler.as_deref_mut() {
@@ -698,13 +696,13 @@ impl<K> Line<K> {
         }
     }
 
-    /// The levels from this rank on at which keys are ready, and how many, as far as one lock hold
-    /// looks; returns where the next page begins.
+    /// Appends the levels from this rank on that have ready keys, and how many, as far as one lock hold
+    /// looks. Returns the rank at which the next page begins.
     pub(crate) fn depths(&self, from: u32, into: &mut Vec<(i16, usize)>) -> Option<u32> {
         self.scheduler.as_deref()?.known.depths(from, PAGE as usize, into)
     }
 
-    /// A ready key that is paused came to stand, or ceases to stand, where nothing takes it from.
+    /// Notes whether a paused key is ready, and counts it in its level and group.
     fn set_paused_ready(&mut self, slot: u32, to: bool) {
         let Some(Scheduler { discipline, known, pauses, .. }) = self.scheduler.as_deref_mut() else { return };
         if pauses.set_ready(slot, to) {
@@ -716,13 +714,13 @@ impl<K> Line<K> {
         }
     }
 
-    /// Whether a key is paused and ready: it does not stand in line.
+    /// Whether a key is paused and ready, and so not in line.
     fn is_paused_ready(&self, arena: &Arena<K>, slot: u32) -> bool {
         self.scheduler.as_deref().is_some_and(|scheduler| scheduler.pauses.is_ready(arena, slot))
     }
 
-    /// Whether a key that becomes ready does not just go to the back of `ring`: it also needs a priority or a
-    /// group, or the user's order must be called.
+    /// Whether more than a push to the back of `ring` is needed for a key that becomes ready: a priority, a
+    /// group, or a call of the user's order.
     #[inline]
     pub(crate) fn wants_more(&self) -> bool {
         self.enters_at_a_level() || self.is_custom()

@@ -5,8 +5,8 @@ use super::overdue::MaxWait;
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Stands for a ready key in an order of one's own: what [`ReadyOrder::push`]
-/// was given, and what [`ReadyOrder::pop`] gives back.
+/// Stands for a ready key in a custom order: [`ReadyOrder::push`] is given it, and [`ReadyOrder::pop`]
+/// returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u32);
 
@@ -15,30 +15,30 @@ impl Ticket {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// An order of the user's own, as client-go's `workqueue.Queue` interface.
+/// A custom order of the ready keys, like client-go's `workqueue.Queue` interface.
 ///
-/// It runs under the queue's lock: it must be short and must not call the
-/// queue. The queue does not trust it: a ticket that is not ready, or comes
-/// twice, is passed over, and keys whose tickets it lost are handed out once it
-/// says that it has none. A wrong order can change the order, nothing else.
+/// Its methods run under the queue's lock: they must be short and must not call the queue. A wrong order
+/// cannot break the queue. A ticket that is not ready, or that comes twice, is skipped. When
+/// [`pop`](Self::pop) returns `None` although keys are ready, the queue hands out the key that was pushed
+/// first.
 pub trait ReadyOrder<K: ?Sized>: Send {
     /// `key` became ready.
     fn push(&mut self, key: &K, ticket: Ticket);
-    /// `key`, which is ready, was added again. By default nothing changes.
+    /// `key`, which is ready, was added again. Does nothing by default.
     fn touch(&mut self, key: &K, ticket: Ticket) {
         let _ = (key, ticket);
     }
-    /// Which of the ready keys is handed out next.
+    /// Removes the key to be handed out next, and returns its ticket.
     fn pop(&mut self) -> Option<Ticket>;
-    /// `key`, which was pushed, is not to be handed out: it was cancelled. By default nothing
-    /// changes; if its ticket is popped later it is passed over, or stands for another key that
-    /// has come to be ready since.
+    /// `key`, which was pushed, has left the line: it was cancelled or paused. Does nothing by default. If
+    /// [`pop`](Self::pop) returns the ticket later, it is skipped, unless it now belongs to another key that
+    /// has become ready since.
     fn leave(&mut self, key: &K, ticket: Ticket) {
         let _ = (key, ticket);
     }
 }
 
-/// How the ready keys stand in line.
+/// The order in which ready keys are handed out.
 #[non_exhaustive]
 #[doc(alias("DefaultQueue"))]
 pub enum Order<K> {

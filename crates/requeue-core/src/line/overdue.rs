@@ -9,9 +9,9 @@ use core::time::Duration;
 /// hand-outs goes to the oldest of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxWait {
-    /// How long a key is ready until it is overdue.
+    /// Time for which a key is ready until it is overdue.
     pub after: Duration,
-    /// How many hand-outs there are for each that an overdue key gets. Less than 2 counts as 2.
+    /// One of this many hand-outs goes to an overdue key. Less than 2 counts as 2.
     pub every: u32,
 }
 
@@ -28,7 +28,7 @@ impl MaxWait {
 pub(super) struct Overdue {
     /// After how many nanoseconds a key is overdue.
     after: u64,
-    /// How many hand-outs go by priority after one that an overdue key got.
+    /// Number of hand-outs by priority after one of an overdue key.
     between: u32,
 }
 
@@ -38,14 +38,14 @@ impl Overdue {
         self.after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// Whether a key that is ready since then is overdue now, both by one clock.
+    /// Whether a key that is ready `since` then is overdue `now`, both by one clock.
     #[inline]
     pub(super) fn is(self, since: Instant, now: Instant) -> bool {
         now.as_nanos().saturating_sub(since.as_nanos()) >= self.after
     }
 
-    /// The oldest key, if it is overdue and this hand-out goes to such a key: so many others go `before` it. `oldest` tells it
-    /// with since when it is ready.
+    /// The oldest key, if it is overdue and this hand-out goes to an overdue key. `before` is the number of
+    /// keys still to be handed out before that. `oldest` returns the key and since when it is ready.
     #[inline]
     pub(super) fn takes<T>(
         self,
@@ -74,13 +74,13 @@ impl From<MaxWait> for Overdue {
 /// The clock by which keys age. It stands still while they are paused, so a pause ages no key, and no
 /// pause has to visit its keys.
 ///
-/// Its time for instants before its last stop or start may be too early. Nothing asks for them: whatever is due
-/// has happened before the clock is stopped or started, because these calls are looks.
+/// Its time for instants before its last stop or start may be too early. No call asks for them: all that is
+/// due has happened before the clock is stopped or started, because these calls are looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgeClock {
-    /// Since when it stands; never if it goes.
+    /// Since when it stands still; never if it runs.
     stands_since: Instant,
-    /// For how many nanoseconds it has stood so far.
+    /// Nanoseconds for which it has stood still so far.
     stood: u64,
 }
 
@@ -97,18 +97,19 @@ impl AgeClock {
         Instant::from_nanos(now.min(self.stands_since).as_nanos().saturating_sub(self.stood))
     }
 
-    /// The instant at which it showed this, as it would have been without the pauses so far.
+    /// The instant at which it shows this time, if all stops so far were before: the inverse of
+    /// [`at`](Self::at).
     #[inline]
     pub(super) fn was(&self, shown: Instant) -> Instant {
         Instant::from_nanos(shown.as_nanos().saturating_add(self.stood))
     }
 
-    /// Stops it, if it goes.
+    /// Stops it, if it runs.
     pub(super) fn stop(&mut self, now: Instant) {
         self.stands_since = self.stands_since.min(now);
     }
 
-    /// Lets it go on, if it stands.
+    /// Starts it again, if it stands still.
     pub(super) fn go_on(&mut self, now: Instant) {
         let since = core::mem::replace(&mut self.stands_since, Instant::NEVER);
         self.stood = self.stood.saturating_add(now.as_nanos().saturating_sub(since.as_nanos()));

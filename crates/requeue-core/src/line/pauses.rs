@@ -1,8 +1,8 @@
 //! Pauses (rule B7), which keep ready keys from being handed out: of the whole queue, or of keys.
 //!
-//! A paused queue changes nothing in the line: nothing is taken from it. A paused key does
-//! not stand in line, ready or not, and its slot has [`PAUSED`]. All of them stand in a list, so
-//! that the end of the queue can lift the pauses one by one.
+//! A pause of the queue changes nothing in the line: no key is taken from it. A paused key is not in line,
+//! ready or not, and its slot has [`PAUSED`]. All paused keys are in a list, so that the end of the queue can
+//! lift the pauses one by one.
 
 use crate::Instant;
 use crate::arena::{Arena, CHUNK};
@@ -10,13 +10,13 @@ use crate::chain::{Link, Linked, List};
 use crate::column::Column;
 use alloc::vec::Vec;
 
-/// Of a slot's flags: its key is paused, and does not stand in line, ready or not.
+/// A slot's flag: its key is paused, and not in line, ready or not.
 pub(crate) const PAUSED: u32 = 1 << 10;
 
 #[derive(Debug, Default)]
 struct Paused {
     link: Link,
-    /// It is ready, and counted by [`Line::set_paused_ready`](super::Line::set_paused_ready).
+    /// The key is ready, and counted by [`Line::set_paused_ready`](super::Line::set_paused_ready).
     ready: bool,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct Pauses {
     keys: List,
     links: Column<Paused>,
     count: usize,
-    /// How many of the keys of each chunk are paused: the page of links goes with the last of
-    /// them, so that no call has to free the pages of all keys.
+    /// Number of paused keys of each chunk. The page of links is freed with the last of them, so that no call
+    /// has to free the pages of all keys.
     in_chunk: Vec<u16>,
 }
 
@@ -48,7 +48,7 @@ impl Pauses {
         !self.queue && self.count == 0
     }
 
-    /// How many keys are paused.
+    /// Number of paused keys.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.count
@@ -60,7 +60,7 @@ impl Pauses {
         self.count > 0 && arena.flags(slot) & PAUSED != 0
     }
 
-    /// Pauses a key that is not paused.
+    /// Pauses a key, which must not be paused.
     pub(super) fn insert<K>(&mut self, arena: &mut Arena<K>, slot: u32, now: Instant) {
         arena.set_flags(slot, arena.flags(slot) | PAUSED);
         self.keys.enter(&mut self.links, slot, now);
@@ -72,7 +72,7 @@ impl Pauses {
         self.in_chunk[chunk] += 1;
     }
 
-    /// Lifts the pause of a key that is paused.
+    /// Lifts the pause of a paused key.
     pub(super) fn remove<K>(&mut self, arena: &mut Arena<K>, slot: u32) {
         arena.set_flags(slot, arena.flags(slot) & !PAUSED);
         if let Some(&Paused { link, .. }) = self.links.get(slot) {
@@ -86,7 +86,7 @@ impl Pauses {
         }
     }
 
-    /// Notes whether a key that is paused is ready; false if it was so before.
+    /// Notes whether a paused key is ready. Returns `false` if nothing changed.
     pub(super) fn set_ready(&mut self, slot: u32, to: bool) -> bool {
         core::mem::replace(&mut self.links.entry(slot).ready, to) != to
     }

@@ -1,6 +1,6 @@
-//! Levels: something for each priority, the highest one in use at hand.
+//! Levels: a value for each priority, and the highest one in use.
 //!
-//! To find the highest level takes a look at three words, however many levels there are.
+//! The highest level is found in three words, however many levels there are.
 
 use crate::column::Column;
 
@@ -10,12 +10,12 @@ pub(super) fn rank(level: i16) -> u32 {
     (i32::from(level) - i32::from(i16::MIN)).unsigned_abs()
 }
 
-/// How many ranks there are.
+/// Number of ranks.
 pub(super) const RANKS: u32 = 1 << 16;
 
 /// The level of a rank.
 pub(super) fn level_of(rank: u32) -> i16 {
-    // of RANKS numbers each is one
+    // each of RANKS numbers is a level
     (i64::from(rank) + i64::from(i16::MIN)) as i16
 }
 
@@ -60,7 +60,7 @@ impl Ranks {
     #[inline]
     fn highest(&self) -> Option<u32> {
         let top = self.top.checked_ilog2()?;
-        // what is set above says that something is set below
+        // a bit set above means that a bit is set below
         let word = top << 6 | (*self.words.get(top as usize)? | 1).ilog2();
         Some(word << 6 | (*self.ranks.get(word as usize)? | 1).ilog2())
     }
@@ -80,7 +80,7 @@ impl<T: Default> Ranked<T> {
         Self { used: Ranks { ranks: [0; 1024], words: [0; 16], top: 0 }, top: 0, each: Column::new() }
     }
 
-    /// The value of this rank, if there is a place for it.
+    /// The value of this rank, if it was made.
     #[inline]
     pub(super) fn get(&self, rank: u32) -> Option<&T> {
         self.each.get(rank)
@@ -92,13 +92,13 @@ impl<T: Default> Ranked<T> {
         self.each.get_mut(rank)
     }
 
-    /// The value of this rank, which is made if it is not there.
+    /// The value of this rank, which is made if it is missing.
     #[inline]
     pub(super) fn entry(&mut self, rank: u32) -> &mut T {
         self.each.entry(rank)
     }
 
-    /// The highest rank in use, and its value; of a rank that is not in use if none is.
+    /// The highest rank in use, and its value. If none is in use, a rank that is not.
     #[inline]
     pub(super) fn top(&self) -> Option<(u32, &T)> {
         Some((self.top, self.each.get(self.top)?))
@@ -110,8 +110,8 @@ impl<T: Default> Ranked<T> {
         Some((self.top, self.each.get_mut(self.top)?))
     }
 
-    /// The value of this rank, which is made if it is not there; the rank is in use from now on if it `begins`, and was
-    /// otherwise.
+    /// The value of this rank, which is made if it is missing. If `begins` returns `true` for it, the rank is
+    /// marked as in use; otherwise it must be in use already.
     #[inline]
     pub(super) fn begin_if(&mut self, rank: u32, begins: impl FnOnce(&T) -> bool) -> &mut T {
         let value = self.each.entry(rank);
@@ -122,7 +122,7 @@ impl<T: Default> Ranked<T> {
         value
     }
 
-    /// The rank is not in use any more.
+    /// Marks a rank as no longer in use.
     #[inline]
     pub(super) fn end(&mut self, rank: u32) {
         self.used.remove(rank);

@@ -1,8 +1,8 @@
-//! How many keys a second are handed out at most (rule B6): a bucket of tokens, in exact integers.
+//! The maximum rate at which keys are handed out (rule B6): a bucket of tokens, in exact integers.
 //!
-//! It is charged when a key is handed out, so a trigger that coalesces costs nothing. Nothing is
-//! taken that is not there: there are no debts. As in the virtual-scheduling form of the generic
-//! cell rate algorithm (ITU-T I.371) what is kept is when the balance was zero.
+//! A token is taken when a key is handed out, so a trigger that coalesces costs nothing. The balance is never
+//! negative. As in the virtual-scheduling form of the generic cell rate algorithm (ITU-T I.371), the bucket
+//! stores the instant at which its balance is zero.
 
 use crate::Instant;
 
@@ -74,7 +74,7 @@ fn simplest_fraction(per_second: f64) -> (u128, u128) {
     }
 }
 
-/// The tokens.
+/// A bucket of tokens.
 #[derive(Debug)]
 pub(super) struct Bucket {
     per_nano: i128,
@@ -97,21 +97,21 @@ impl Bucket {
         i128::from(at.as_nanos()) * self.per_nano
     }
 
-    /// How many tokens are there.
+    /// Number of available tokens.
     #[inline]
     pub(super) fn tokens(&self, now: Instant) -> usize {
         let tokens = (self.units(now) - self.zero).min(self.full) / self.token;
         usize::try_from(tokens).unwrap_or(usize::MAX)
     }
 
-    /// Takes a token, which is there.
+    /// Takes a token. One must be available.
     #[inline]
     pub(super) fn take(&mut self, now: Instant) {
         debug_assert!(self.tokens(now) > 0);
         self.zero = self.zero.max(self.units(now) - self.full) + self.token;
     }
 
-    /// Changes the rate. The tokens stay, as far as the new bucket holds them; a part of one is lost.
+    /// Changes the rate. The tokens stay, up to the new burst; a part of a token is lost.
     pub(super) fn set(&mut self, rate: Rate, now: Instant) {
         let tokens = self.tokens(now);
         *self = Self::new(rate);
@@ -119,18 +119,18 @@ impl Bucket {
         self.zero = self.units(now) - tokens;
     }
 
-    /// When the bucket is full, if no more is taken.
+    /// The instant at which the bucket is full if no more tokens are taken.
     pub(super) fn full_at(&self) -> Instant {
         self.instant(self.zero + self.full)
     }
 
-    /// When so many units have passed, rounded up, so that they have.
+    /// The earliest instant, in whole nanoseconds, at which this many units have passed.
     fn instant(&self, units: i128) -> Instant {
         let nanos = (units.max(0) + self.per_nano - 1) / self.per_nano;
         u64::try_from(nanos).map_or(Instant::NEVER, Instant::from_nanos)
     }
 
-    /// When the next token is there, if none is.
+    /// The instant of the next token. `None` if a token is available now.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let at = self.zero + self.token;
         (at > self.units(now)).then(|| self.instant(at))

@@ -1,36 +1,32 @@
-//! A line of slot numbers from which any of them can be taken out.
+//! A line of slot numbers, from any place of which a slot can be removed.
 //!
-//! The line is a list of blocks; it grows and shrinks a block at a time, so that no push
-//! ever copies a long line. A slot that stands in it remembers the number of its block (its
-//! *place*, see [`Places`]). To leave is to look through that one block and to put a
-//! [`HOLE`] where the slot stood. So an entry never stays after its key has left the line: each
-//! one is a hole, or a slot that stands in line just there. A slot that is used again for
-//! another key has no older entry by which the new key could go too early.
+//! The line is a list of blocks; it grows and shrinks a block at a time, so that no push ever copies a long
+//! line. A slot in line remembers the number of its block (its *place*, see [`Places`]). A removal searches
+//! that one block, and puts a [`HOLE`] in place of the slot. So no entry stays after its key has left the
+//! line: each is a hole, or a slot that is in line there. A slot that is used again for another key has no
+//! older entry by which the new key could be popped too early.
 //!
-//! What holds between two calls:
+//! Invariants between two calls:
 //!
-//! 1. The blocks stand one behind the other from `first` to `last`. The first one is
-//!    used from `front` on, the last one up to `back`, each one between them (a *middle*
-//!    block) as a whole.
+//! 1. The blocks are linked one behind the other from `first` to `last`. The first one is used from `front`
+//!    on, the last one up to `back`, each one between them (a *middle* block) as a whole.
 //! 2. `holes` of a block counts the holes in its used part, and `len` all other entries of
 //!    all used parts.
-//! 3. A slot stands in the line at most once, and its place is the number of its block,
-//!    cut to the bits that a place has. So two blocks may have the same place. The right
-//!    one is found by looking through them: only one has the slot in its used
-//!    part.
-//! 4. A middle block has an entry that is no hole, and two middle blocks one behind the
-//!    other have more than `BLOCK` of them together. So there are at most as many holes
-//!    as other entries and three blocks more, and a pop passes fewer than `BLOCK` holes a
-//!    block in at most two blocks.
+//! 3. A slot is in the line at most once, and its place is the number of its block, cut to the bits that a
+//!    place has. So two blocks may have the same place, and both are searched: only one has the slot in its
+//!    used part.
+//! 4. A middle block has an entry that is no hole, and two neighbouring middle blocks together have more than
+//!    `BLOCK` such entries. So there are at most as many holes as other entries, plus three blocks, and a pop
+//!    passes fewer than `BLOCK` holes in each of at most two blocks.
 //! 5. While `len` is 0 the used parts have nothing but holes, so there is no middle block;
 //!    before the first push there is no block at all. (Numbers are given back when the line begins anew, which an
 //!    empty line does at the end of its block: to look for that at each pop would cost 4 instructions. Until then a
 //!    number costs 12 bytes for 512 keys that were in line at once.)
 //!
-//! No call looks through more than a few blocks, whatever the length of the line: `leave`
-//! through one, and one more for each 8 million slots in line, because a place stores only the last bits of
-//! a block's number. Two blocks are joined, which moves at most half a block's slots, at most as often as
-//! blocks are made: once in `BLOCK` pushes.
+//! No call searches more than a few blocks, whatever the length of the line: `leave` searches one, and one
+//! more for each 8 million slots in line, because a place stores only the last bits of a block's number. A
+//! join of two blocks moves at most half a block's slots, and happens at most as often as a block is made:
+//! once in `BLOCK` pushes.
 
 use crate::shrink;
 use crate::slots::Places;
@@ -49,21 +45,21 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 struct Block<const BLOCK: usize> {
     entries: [u32; BLOCK],
-    /// How many entries of the used part are holes.
+    /// Number of holes in the used part.
     holes: usize,
     /// The numbers of the blocks before and behind this one.
     before: u32,
     behind: u32,
 }
 
-/// First in, first out from the front, last in, first out from the back, and a way out from
-/// anywhere. Blocks have 2 KiB.
+/// A line that is popped at the front or at the back, and from which any slot can be removed. A block has 2
+/// KiB.
 #[derive(Debug)]
-#[repr(C)] // fields that every call uses come last: the arena stands behind, and its first fields are used with them
+#[repr(C)] // fields that every call uses come last: the arena follows, and its first fields are used with them
 pub(crate) struct Ring<const BLOCK: usize = 512> {
     /// Numbers without a block, the lowest first. Those from `blocks.len()` on do not count.
     vacant: BinaryHeap<Reverse<u32>>,
-    /// The block that went last, for the next one that is needed.
+    /// The block that was freed last, to be used for the next one.
     spare: Option<Box<Block<BLOCK>>>,
     /// The blocks by number; `None` for a number that no block has.
     blocks: Vec<Option<Box<Block<BLOCK>>>>,
@@ -72,7 +68,7 @@ pub(crate) struct Ring<const BLOCK: usize = 512> {
     /// Where in the first block the front is, and where in the last one the next slot goes.
     front: usize,
     back: usize,
-    /// How many slots stand in line.
+    /// Number of slots in line.
     len: usize,
 }
 
@@ -107,7 +103,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.blocks.get_mut(number as usize)?.as_deref_mut()
     }
 
-    /// Lets a slot in that stands in no line.
+    /// Pushes a slot that is in no line.
     #[inline]
     pub(crate) fn push_back(&mut self, places: &mut impl Places, slot: u32) {
         let place = self.push_unplaced(places, slot);
@@ -147,7 +143,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         number
     }
 
-    /// Takes the slot at the front. It has its place still, and whoever takes it clears that.
+    /// Takes the slot at the front. The caller must clear its place.
     #[inline(always)]
     pub(crate) fn pop_front(&mut self) -> Option<u32> {
         if self.len == 0 {
@@ -183,12 +179,12 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         Some(slot)
     }
 
-    /// The last entry of the front's or the back's block was popped.
+    /// Removes the front's or the back's block, whose last entry was popped.
     fn block_end(&mut self, number: u32) {
         if self.len == 0 { self.restart() } else { self.remove_block(number) }
     }
 
-    /// Moves the front up to a slot, which is there, and returns it.
+    /// Moves the front past holes to the first slot, and returns it. The line must not be empty.
     fn pass_holes_at_the_front(&mut self) -> Option<u32> {
         loop {
             let front = self.front;
@@ -205,7 +201,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
     }
 
-    /// Moves the back down to behind a slot, which is there, and returns it.
+    /// Moves the back past holes to behind the last slot, and returns it. The line must not be empty.
     fn pass_holes_at_the_back(&mut self) -> Option<u32> {
         loop {
             let back = self.back;
@@ -222,7 +218,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
     }
 
-    /// Takes a slot out, whose number may be anything; false if it does not stand here.
+    /// Removes a slot. Any slot number is allowed; returns `false` if the slot is not in this line.
     pub(crate) fn leave<P: Places>(&mut self, places: &mut P, slot: u32) -> bool {
         let Some((number, at)) = self.find(places, slot) else { return false };
         let Some(block) = self.block_mut(number) else { return false };
@@ -234,7 +230,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         true
     }
 
-    /// The block in which a slot stands, whose number may be anything, and where in it.
+    /// The block that has this slot, and the index in it. Any slot number is allowed.
     #[inline]
     fn find<P: Places>(&self, places: &P, slot: u32) -> Option<(u32, usize)> {
         for number in (places.place(slot)?..self.blocks.len()).step_by(P::NUMBERS) {
@@ -249,9 +245,9 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         None
     }
 
-    /// How many slots stand before and behind this one, whose number may be anything: at least
-    /// so many, and exactly where these and it are all that stand here, as they are if an end
-    /// of the line is within `most` blocks. `None` if it does not stand here.
+    /// Number of slots before and behind this one. Both are exact if an end of the line is within `most`
+    /// blocks: then they and the slot make up the whole line. Otherwise they are lower bounds. Any slot
+    /// number is allowed; `None` if the slot is not in this line.
     pub(crate) fn around(&self, places: &impl Places, slot: u32, most: usize) -> Option<(usize, usize)> {
         let (number, at) = self.find(places, slot)?;
         let (used, entries) = (self.used(number), &self.block(number)?.entries);
@@ -272,7 +268,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         Some((before, behind))
     }
 
-    /// How many slots from the front on are like this, `most` at the most.
+    /// Number of consecutive slots from the front for which `like` holds; at most `most`.
     pub(crate) fn count_while(&self, most: usize, like: impl Fn(u32) -> bool) -> usize {
         let (mut number, mut counted) = (self.first, 0);
         while let Some(block) = self.block(number) {
@@ -287,7 +283,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         counted
     }
 
-    /// Sets right what holds between two calls, after a slot has left this block.
+    /// Restores the invariants after a slot has left this block.
     fn tidy(&mut self, places: &mut impl Places, number: u32) {
         if self.len == 0 {
             self.restart();
@@ -311,16 +307,15 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         None
     }
 
-    /// Entries of the front's block, from the front on: slots, and numbers that no slot has
-    /// where there are holes.
+    /// Entries of the front's block, from the front on: slots and holes.
     #[inline]
     pub(crate) fn ahead(&self) -> &[u32] {
         let used = self.used(self.first);
         self.block(self.first).and_then(|block| block.entries.get(used)).unwrap_or_default()
     }
 
-    /// The slot that stands so far behind the front in the front's block; or any number, where it does not
-    /// reach so far.
+    /// The slot at this distance behind the front in the front's block, or any number if the block ends
+    /// before.
     #[inline]
     pub(crate) fn guess(&self, behind: usize) -> u32 {
         self.block(self.first)
@@ -340,9 +335,9 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         self.block(number).map_or(0, |block| self.used(number).len() - block.holes)
     }
 
-    /// Joins a middle block, in which there are fewer slots than there were or which was not
-    /// a middle block before, with a middle block beside it, if they fit into one. One join
-    /// is enough: with the block on the other side there were too many already.
+    /// Joins a middle block, which has lost a slot or has just become a middle block, with a neighbouring
+    /// middle block, if they fit into one. One join is enough: with the block on the other side there were
+    /// too many already.
     fn join_with_a_neighbour(&mut self, places: &mut impl Places, number: u32) {
         let Some(&Block { before, behind, .. }) = self.block(number) else { return };
         for (one, next) in [(before, number), (number, behind)] {
@@ -354,8 +349,8 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         }
     }
 
-    /// Puts what stands in two middle blocks, one behind the other, into one: that in which
-    /// more slots stand, for each of the others is told of its new place.
+    /// Moves the slots of two neighbouring middle blocks into the one that has more of them, because each
+    /// moved slot is told its new place.
     fn join(&mut self, places: &mut impl Places, one: u32, next: u32) {
         let (stays, goes) = if self.slots_in(one) < self.slots_in(next) { (next, one) } else { (one, next) };
         let mut entries = [HOLE; BLOCK];
@@ -448,7 +443,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
     }
 }
 
-/// Where a slot stands among entries. Looks at sixteen at a time, without a branch for each.
+/// The index of a slot among entries. Compares sixteen at a time, without a branch for each.
 fn position(entries: &[u32], slot: u32) -> Option<usize> {
     const AT_ONCE: usize = 16;
     let has_it = |some: &[u32]| some.iter().fold(false, |found, entry| found | (*entry == slot));

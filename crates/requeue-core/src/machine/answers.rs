@@ -292,7 +292,7 @@ pub struct KeyState {
     /// Number of requeues since it was last forgotten, if the queue counts (see
     /// [`num_requeues`](super::Core::num_requeues)).
     pub failures: u32,
-    /// The attempt of its current or next run: 1 unless it waits out a failure.
+    /// The attempt of its current or next run: 1 plus the number of retries in a row that led to it.
     pub attempt: u32,
     /// It waits out a failure: a trigger that respects a back-off joins the run at `waiting_until`.
     pub backing_off: bool,

@@ -54,7 +54,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key of a run is put back: the next run answers instead.
+    /// Moves the callers that await the key's current run to its next one: the key is put back.
     #[inline]
     pub(super) fn awaited_run_is_put_back(&mut self, slot: u32) {
         if let Some(Awaited { running, next }) = self.awaited.get_mut(&slot) {
@@ -62,7 +62,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The key's run has ended.
+    /// Answers the callers that await the key's current run, which has ended.
     #[inline]
     pub(super) fn awaited_run_ended(&mut self, slot: u32, how: RunEnd) {
         if !self.awaited.is_empty() {
@@ -70,7 +70,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// No run of the key is to come.
+    /// Answers the callers that await the key's next run: none is to come.
     #[inline]
     pub(super) fn awaited_run_is_gone(&mut self, slot: u32, why: NoRun) {
         if !self.awaited.is_empty() {

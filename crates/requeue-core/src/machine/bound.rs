@@ -25,7 +25,7 @@ impl<K, V> Core<K, V> {
         Some(room.free(self.ready + self.held))
     }
 
-    /// Whether there is room for a further key, and nobody waits who is to hear of it.
+    /// Whether there is room for a further key, and no caller waits that must be told of it.
     #[inline]
     pub(super) fn has_room_at_once(&self) -> bool {
         let Some(room) = self.bound.as_deref() else { return true };

@@ -6,7 +6,7 @@ use super::state::Core;
 use core::borrow::Borrow;
 
 impl<K, V> Core<K, V> {
-    /// Takes a key out of ready or dirty; false if it was neither.
+    /// Makes a key neither ready nor dirty. Returns `false` if it was neither.
     ///
     /// A user's order, which is told of it, runs before anything changes.
     pub(super) fn leave_line(&mut self, slot: u32, withdraw: impl FnOnce(&K, u32)) -> bool {

@@ -38,7 +38,7 @@ pub(super) struct Ledger {
     pub(super) entries: BTreeMap<u64, Entry>,
     /// The numbers by slot.
     pub(super) numbers: BTreeMap<u32, u64>,
-    /// The number of the next entry: the total so far.
+    /// The number of the next entry, which is also the number of entries made so far.
     pub(super) next: u64,
     /// Numbers of entries that were not reported.
     pub(super) untold: VecDeque<u64>,

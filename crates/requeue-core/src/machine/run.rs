@@ -117,7 +117,7 @@ impl<K, V> Core<K, V> {
     fn hand_out(&mut self, at: Marked, withdraw: impl FnOnce(&K, u32)) -> Handout<K, V> {
         let slot = at.slot();
         let (key, flags) = self.arena.lend(at, |flags| (flags | HELD) & !(PENDING | BACKOFF | GUARDLESS));
-        // what was in line was ready
+        // a key in line was ready
         self.leave_pending(slot, flags | READY, withdraw);
         self.held += 1;
         let number = self.runs;

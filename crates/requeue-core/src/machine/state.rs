@@ -27,7 +27,7 @@ pub(super) const NEAR: usize = 16_384;
 /// Maximum number of keys that one lock hold makes ready, or drops.
 pub(super) const BATCH: usize = 64;
 
-/// The phase of a shutdown: who may still trigger a run. It only moves forward.
+/// The phase of a shutdown: which callers may still trigger a run. It only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Any caller.

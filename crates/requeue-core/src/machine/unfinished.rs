@@ -173,12 +173,13 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The run goes on without its payload, which goes back to the key at once if it was to go back with a refused end of the run;
-    /// else it stays where it is.
+    /// Takes the payload of a run that goes on without it. If the run's request for another run was refused
+    /// and the payload was to go back with that run, it is merged back into the key at once. Otherwise it
+    /// stays in `payload`.
     ///
     /// # Panics
     ///
-    /// If merge panics: the key has what that left of the payload.
+    /// If merge panics. The key keeps what merge left of the payload.
     pub fn leave_payload(&mut self, run: &RunRef<K>, payload: &mut Option<V>) {
         if self.refusals.get(&run.slot()).is_some_and(|refusal| refusal.keeps_payload) && !self.is_inert(run)
         {

@@ -1,12 +1,14 @@
 //! Debounce (rule B4): a trigger opens a window, others push its end back, and at its end the
 //! key becomes ready.
 //!
-//! A window is open while the slot has `WINDOW`. It owes a run, unless its leading edge has run and no other
-//! trigger has come yet. A window that owes a run is never open while the key is ready, or dirty without
-//! respecting a back-off: what makes the key so also serves the window's triggers, and closes it.
+//! A window is open while the slot has `WINDOW`. It owes a run unless its leading edge has run and no other
+//! trigger has come since. While the key is ready, or is dirty without respecting a back-off, no window that
+//! owes a run is open: whatever makes the key ready or dirty in this way closes the window, and the run also
+//! serves the window's triggers.
 //!
 //! A slot has one entry among the timers: the earlier of the window's end and the key's own timer. While a
-//! window is open the own timer is kept here, with its place among equals, and neither moves the other.
+//! window is open, the key's own timer is kept here, with its place among timers of the same instant. Setting
+//! one does not move the other.
 
 use super::answers::{Accepted, Added};
 use super::flags::{

@@ -1,4 +1,4 @@
-//! Chunks that were freed are used again; a slot without a key answers nobody.
+//! Freed chunks are used again; a slot without a key gives no answer.
 
 use super::{Arena, CHUNK, WORDS};
 use crate::slots::Places;

@@ -138,7 +138,7 @@ struct Trial<'a> {
     ends: Arc<AtomicBool>,
     counts: Counts,
     seed: AtomicU64,
-    /// How many hours the server's clock is ahead, and how often it was stepped.
+    /// Number of hours that the server's clock is ahead, and how often it was stepped.
     clock: (i64, usize),
 }
 

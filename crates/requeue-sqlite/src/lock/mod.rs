@@ -93,8 +93,8 @@ impl Drop for Database {
     fn drop(&mut self) {
         let mut databases = DATABASES.lock();
         let shared = self.0.take();
-        // The table has one, and this is the other: nobody gets one without the table's lock, but from a third. The
-        // descriptor is closed under that lock, so that nobody opens the file again before.
+        // The table has one, and this is the other: a further one is made under the table's lock, or from a
+        // third. The descriptor is closed under that lock, so that the file is not opened again before.
         if let Some(last) = shared.filter(|shared| Arc::strong_count(shared) == 2) {
             drop(databases.remove(&last.id));
             drop(last);

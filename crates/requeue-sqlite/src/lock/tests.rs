@@ -106,7 +106,7 @@ fn e34_nobody_has_the_turn_before_those_who_stood_in_line_first() {
     // the turn is free, and it is the second's, unless it leaves it for long
     let turn = told.recv_timeout(Duration::from_millis(100));
     assert!(turn.is_err() || begun.elapsed() >= PASSES);
-    // who is killed has left
+    // a killed process has left
     drop(second);
     let turn = turn.unwrap_or_else(|_| told.recv_timeout(LONG).unwrap());
     waiting.join().unwrap();

@@ -1,11 +1,12 @@
 //! The turn to write, and the line of those who wait for it.
 //!
-//! An adder takes the place behind all others in line, and waits until nobody stands before it and the turn is free. It
-//! leaves the line with the turn. A runner stands at the head of the line, before all adders; one that comes again lets an
-//! adder go first.
+//! An adder takes the place behind all others in line, and waits until it is first and the turn is free. It
+//! leaves the line with the turn. A runner stands at the head of the line, before all adders; one that comes
+//! again lets an adder go first.
 //!
-//! The line is for fairness alone: only the turn excludes. So whoever stands first and leaves the turn untaken, because it
-//! is stopped or for whatever reason, is passed after [`PASSES`], and has the turn later, when it takes it.
+//! The line is for fairness alone: only the turn excludes. So a process that is first and leaves the turn
+//! untaken, for example because it is stopped, is passed after [`PASSES`], and has the turn later, when it
+//! takes it.
 //!
 //! Waiting is looking, more often the nearer the turn is. The kernel has a line of its own (`F_OFD_SETLKW`), but without an
 //! end, so that a second thread must wait there; two threads were woken for each turn, and newcomers passed those who
@@ -172,7 +173,7 @@ impl Turn {
         }
     }
 
-    /// Waits until nobody stands before, and takes the turn.
+    /// Waits until this process is first in line, and takes the turn.
     fn take(&mut self, mut patience: Patience) -> io::Result<()> {
         let (database, place) = (self.database.clone(), self.has.unwrap_or(LINE));
         let bytes = &database.shared().bytes;

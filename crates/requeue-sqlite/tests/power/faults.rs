@@ -58,7 +58,7 @@ fn play(fault: &Fault, while_it_opens: bool) -> bool {
     if while_it_opens {
         mounted.disk.plant(fault.clone());
     }
-    // who is not told that it is open tries again
+    // an open that was not answered is tried again
     let q = world::open(&path).or_else(|_| world::open(&path)).or_else(|_| world::open(&path)).unwrap();
     let client = Client::open(&path);
     for key in 20..24 {

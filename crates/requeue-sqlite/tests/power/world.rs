@@ -86,7 +86,7 @@ impl World {
     pub(crate) fn rest(&mut self) {
         self.calm();
         self.disk.mend();
-        // Who had written when the sync of another failed may hear of that once more.
+        // A writer that had written when another's sync failed may hear of that once more.
         self.ledger.bump(0);
         drop(self.q.add_after(0, MS).wait());
         let began = Instant::now();
@@ -273,7 +273,7 @@ impl Thread {
     fn checkpoint(&mut self) {
         let how = self.seeded.one_of(&["passive", "full", "restart", "truncate"]);
         if let Ok(other) = Connection::open(&self.path) {
-            // whether it can matters to nobody
+            // its success does not matter
             drop(other.query_row(&format!("pragma wal_checkpoint({how})"), [], |_| Ok(())));
         }
     }

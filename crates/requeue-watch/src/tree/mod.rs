@@ -1,20 +1,20 @@
 //! The tree: what is known of the files, and how events change it.
 //!
-//! An event is only a reason to look: it says where, and the disk is asked for the *current* state there. So
-//! the age of an event does not matter, and the order of two matters only in that the last one on a name
-//! comes last, which the kernel guarantees. Four rules make sure that nothing is missed:
+//! An event only says where to look: the tree then asks the disk for the *current* state there. So an old
+//! event does no harm. Of several events on one name only the last must come last, and the kernel guarantees
+//! that. Four rules make sure that nothing is missed:
 //!
 //! 1. **Watch, then list.** A file that comes into a directory after its watch is set makes an event; one
 //!    that came before is in the list.
 //! 2. **The watch is the identity.** The kernel gives a directory one number. If a path has a different
 //!    number than before, it is another directory, and all in it is reported anew; if it has the same, the
-//!    events report all changes. But a directory that was moved here may have been here before, and away for
-//!    a while in which its events were looked up in another one: it is reported anew too.
+//!    events report all changes. One exception is a directory that was moved to this path. It may have been
+//!    here before and away meanwhile, and then its events were looked up in another directory. So it is
+//!    reported anew too.
 //! 3. **All that is uncertain is reported anew**, after an overflow or when a root comes back.
-//! 4. **A deletion is reported again if something came and went unseen.** A program that is told of a
-//!    deletion may find the file, because it is back. If it has gone again before we look, it was never known
-//!    to be back, and only the memory of the first deletion tells that a program may have seen it
-//!    ([`Vanished`]).
+//! 4. **A deletion is reported again if the file came back and went unseen.** A program that is told of a
+//!    deletion may find the file, because it is back. If the file is gone again before the tree looks, only
+//!    the remembered deletion ([`Vanished`]) shows that the program may have seen it.
 //!
 //! Directories are listed one at a time ([`Tree::step`]), so that the caller can read events that come
 //! meanwhile.
@@ -210,7 +210,7 @@ impl Tree {
                 self.tell(node, Some(name), Event::Write, found.and_then(|found| found.changed));
             }
             Some(Kind::Other) | None => {
-                // What is there, but hidden by now, was not deleted.
+                // A file that exists, but is hidden by now, was not deleted.
                 let event = kind.is_none().then_some(Event::Delete);
                 let known = dir.files.contains(name) || dir.dirs.contains_key(name);
                 self.forget_file(node, name, event);
@@ -319,7 +319,7 @@ impl Tree {
         for node in order.into_iter().rev() {
             let files = self.dirs.get_mut(&node).map(|dir| std::mem::take(&mut dir.files));
             if event == Some(Event::Delete) && self.dirs.get(&node).is_some_and(|dir| dir.watch.is_none()) {
-                // what came back with it is not listed yet
+                // the files that came back with it are not listed yet
                 self.tell_vanished(node, None, None);
             }
             if let Some(event) = event {

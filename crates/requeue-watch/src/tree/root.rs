@@ -155,7 +155,7 @@ impl Tree {
     fn cannot_look(&mut self, node: Node, typed: PathBuf, error: io::Error) {
         let dir = self.dirs.get(&node).map(|dir| &self.roots[dir.root].shape);
         if let Some(Shape::File { linked: Some(_), .. }) = dir {
-            // What the link leads to; its own directory may be well.
+            // The link's target cannot be read; its own directory may be fine.
             self.cannot_read(node, typed, error);
         }
         // Says so where it is the directory that cannot be read.

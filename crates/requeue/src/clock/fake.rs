@@ -49,7 +49,8 @@ pub struct FakeClock {
 struct State {
     /// At most [`LAST`].
     now: Instant,
-    /// All later than `now`, except between a move of the clock and the end of the alarms that it fires.
+    /// The alarms of [`wake_at`](Clock::wake_at). All are later than `now`, except while a move of the clock
+    /// fires those that are due.
     alarms: Alarms,
     /// The alarms of `watch_at`. No caller waits for them, so they are not counted.
     watches: Alarms,
@@ -89,7 +90,7 @@ impl FakeClock {
     ///
     /// # Panics
     ///
-    /// If a waker panics: with its panic, after all the others were woken.
+    /// If a waker panics. All other wakers are woken first; then the first panic is resumed.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
@@ -206,7 +207,7 @@ impl FakeClock {
             let mine = parker.waker().clone();
             {
                 let mut state = self.state.lock();
-                // What an earlier round left, if that round ended without a cause.
+                // Removes the entry of an earlier round that ended without a cause.
                 state.watchers.retain(|(_, w)| !w.will_wake(&mine));
                 if state.alarms.len() >= n {
                     return;

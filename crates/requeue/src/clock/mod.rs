@@ -107,7 +107,7 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Like [`wake_at`](Self::wake_at), for a wake-up that no caller waits for. The queue uses it to check,
     /// some milliseconds after it woke a task, whether that task has come. It sets such an alarm only if
-    /// others wait beside the task.
+    /// others wait as well as the task.
     ///
     /// The default calls `wake_at`, and is right for every real clock. A clock for tests that counts alarms
     /// as waiting callers leaves these out, as [`FakeClock`] does; a clock that wraps another passes the call

@@ -97,7 +97,7 @@ impl Parker {
     pub fn current() -> Self {
         #[cfg(not(requeue_loom))]
         if let Ok(Some(core)) = CACHED.try_with(Cell::take) {
-            // Whoever woke it meant a wait that is over.
+            // The wake-up was for a wait that is over.
             core.sleeper.state.store(IDLE, Ordering::Relaxed);
             return Self { core };
         }

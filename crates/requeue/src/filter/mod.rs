@@ -158,11 +158,11 @@ impl Filter {
         barrier::getter_barrier();
     }
 
-    /// Closes the filter: nothing is found from here on. Called under the mutex, before the state machine
+    /// Closes the filter: from now on a lookup finds no key. Called under the mutex, before the state machine
     /// refuses any trigger.
     pub(crate) fn close(&self) {
         if !leaves_out("gate") {
-            // what `grow` released stays so
+            // the other bits stay: `grow` has released them
             self.gate.fetch_or(CLOSED, Relaxed);
             barrier::full_barrier();
         }

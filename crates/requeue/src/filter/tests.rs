@@ -198,7 +198,7 @@ fn a_table_that_is_too_small_is_followed_by_larger_ones() {
     let known = (0..keys).filter(found).count();
     assert_eq!((filter.tables.made(), filter.gate.load(Relaxed)), (3, 3));
     assert!(known > 9_000, "{known} of 10,000 keys");
-    // what stood in the first tables is withdrawn as well
+    // the keys of the first tables are withdrawn as well
     while let Ok(item) = q.try_get() {
         let key = *item.key();
         drop(item);

@@ -73,7 +73,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
 
 impl<K, V> Shared<K, V> {
     /// Brings the alarms up to date. `now` is the time, if the caller has read it; otherwise the clock is
-    /// read if the watch is to be set. Not under any lock.
+    /// read if the watch is to be set. Must not be called under a lock.
     pub(crate) fn update_alarms(&self, now: Option<Instant>) {
         {
             let mut slots = self.alarms.slots.lock();

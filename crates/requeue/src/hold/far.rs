@@ -81,7 +81,8 @@ impl FarAlarm {
         !self.setting.swap(true, Acquire)
     }
 
-    /// Has the clock note that this instant has come. An alarm that is set for an earlier one stays. Not under the queue's lock.
+    /// Sets an alarm for this instant. An alarm that is set for an earlier one stays. Must not be called
+    /// under the queue's lock.
     pub(super) fn set(&self, clock: &dyn Clock, at: Instant) {
         let fired = &self.fired.0;
         let mut set = self.set.lock();
@@ -97,7 +98,7 @@ impl FarAlarm {
         drop((old, other));
     }
 
-    /// Cancels the alarm: no timer is left. Not under the queue's lock.
+    /// Cancels the alarm, when no timer is left. Must not be called under the queue's lock.
     pub(super) fn end(&self) {
         let set = self.set.lock().take();
         self.spares.store(false, Relaxed);

@@ -1,8 +1,9 @@
 //! Drops under the queue's own lock, which are made up for later (`late_drops.rs`).
 //!
-//! A value that users' code drops while the queue runs it under its lock may have a guard in it, a wait or a handle of the same
-//! queue. Its drop needs the lock and can't have it: it panics with words, as every such call does. What it was to do is noted
-//! here and done once the hold has ended, so that no key stays held and nobody waits behind one who is gone.
+//! A value that users' code drops while the queue runs it under its lock may have a guard in it, a wait or a
+//! handle of the same queue. Its drop needs the lock and can't have it: it panics with words, as every such
+//! call does. Its work is noted here and done once the hold has ended, so that no key stays held and no
+//! caller waits behind one that is gone.
 
 use super::Shared;
 use crate::wait::WaiterId;

@@ -68,7 +68,7 @@ pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
 
 /// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
-    /// How many workers have not ended, and how many of those have a key.
+    /// Numbers of workers that have not ended, and of those of them that have a key.
     fn alive_and_busy(&self) -> (usize, usize);
 
     /// The numbers of the workers that have the key of this slot. More than one only if the run of one was ended from
@@ -221,7 +221,8 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Sets the alarm, which lets further looks go without a reading. Not under the lock: a clock is users' code.
+    /// Sets the alarm, which lets further looks go without a reading. Must not be called under the lock,
+    /// because a clock is user code.
     #[cold]
     fn set_far_alarm<'a>(
         &'a self,
@@ -328,8 +329,8 @@ impl<K, V> Shared<K, V> {
             state.release();
             self.tell_counts(counts);
         } else {
-            // Users' code in it is caught call by call. A panic of our own must not unwind either:
-            // a get has taken its key by now, and has not made the guard yet.
+            // Its calls of user code catch panics one by one. A panic of our own must not unwind either: a
+            // get has taken its key by now, and has not made the guard yet.
             quietly(|| self.unlock_and_follow_up(state));
         }
     }
@@ -445,7 +446,7 @@ impl<K, V> Shared<K, V> {
     #[cold]
     fn may_begin(&self, key: &K) -> bool {
         let may_begin = self.journal.as_ref().and_then(|journal| quietly(|| journal.may_begin(key)));
-        // what an engine that panics would have said is unknown: the run begins, and its end is judged by the store
+        // if the engine panics, its answer is unknown: the run begins, and the store judges its end
         may_begin.unwrap_or(true)
     }
 
@@ -789,7 +790,7 @@ impl<'a, K, V> Hold<'a, K, V> {
         }
     }
 
-    /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that nobody waits for any
+    /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that no caller waits for any
     /// more: [`update_alarms`](Shared::update_alarms) then removes it.
     #[must_use = "an alarm without a waiter must be cancelled"]
     pub(crate) fn close_after_leaving(mut self) -> bool {

@@ -122,7 +122,7 @@ impl<'b> Acquire<'b> {
         self
     }
 
-    /// Blocks the calling thread until the tokens are there.
+    /// Blocks the calling thread until the tokens are available.
     ///
     /// # Errors
     ///

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// A token bucket: it holds at most `burst` tokens, starts full, and fills at `rate` tokens per second.
 ///
-/// Its operations are those of Go's `golang.org/x/time/rate`. A token can be reserved before it is there, so
-/// that callers that come at once are spread out at the rate ([`reserve`](Self::reserve)); taken only if it
-/// is there ([`allow`](Self::allow)); or waited for ([`acquire`](Self::acquire)). It owns no clock: every
+/// Its operations are those of Go's `golang.org/x/time/rate`. A token can be reserved before it is available,
+/// so that callers that come at once are spread out at the rate ([`reserve`](Self::reserve)); taken only if
+/// it is there ([`allow`](Self::allow)); or waited for ([`acquire`](Self::acquire)). It owns no clock: every
 /// call passes the time. An instant earlier than one already used counts as that one.
 ///
 /// The rate is taken as the simplest fraction that the `f64` can mean. The time of a token is kept to 2^-30 nanoseconds, and
@@ -282,7 +282,7 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
     if rate >= 0.0 { Ok(()) } else { Err(LimiterError::NotARate { rate }) }
 }
 
-/// Tokens taken from a [`TokenBucket`], and when they are there.
+/// Tokens taken from a [`TokenBucket`], and when they are available.
 ///
 /// Dropping it returns nothing; [`cancel`](Self::cancel) does.
 ///
@@ -323,8 +323,8 @@ impl<T: ?Sized> Deref for Lent<'_, T> {
 }
 
 impl Reservation<'_> {
-    /// Time from the reservation until the tokens are there, rounded up to a nanosecond; [`Duration::MAX`] if
-    /// never.
+    /// Time from the reservation until the tokens are available, rounded up to a nanosecond;
+    /// [`Duration::MAX`] if never.
     ///
     /// If the bucket had already used a later instant than the reservation's, the delay counts from that.
     ///
@@ -343,7 +343,7 @@ impl Reservation<'_> {
         self.promise.as_ref().map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
-    /// The instant when the tokens are there; [`Instant::NEVER`] if never.
+    /// The instant when the tokens are available; [`Instant::NEVER`] if never.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -436,7 +436,7 @@ impl Bucket {
         TokenBucket::new(rate, burst).map(Self)
     }
 
-    /// The bucket itself, to change its rate or burst while it is in use.
+    /// The token bucket of this limiter, to change its rate or burst while it is in use.
     ///
     /// ```
     /// use requeue::{Instant, limiter::Bucket};

@@ -151,7 +151,7 @@ impl Pace {
         tokens.saturating_mul(to.token).saturating_add(part).clamp(-UNPAYABLE, UNPAYABLE)
     }
 
-    /// The part of `n` tokens that nobody relies on whose tokens come `later` than these.
+    /// The part of `n` tokens on which no reservation relies whose tokens come `later` than these.
     pub(super) fn unused(&self, n: u32, later: i128) -> i128 {
         let all = self.of(n);
         if self.comes { (all - later).clamp(0, all) } else { all }
@@ -180,14 +180,14 @@ pub(super) enum Refusal {
 pub(super) struct Grant {
     /// The instant used.
     now: Instant,
-    /// Nanoseconds from `now` until the tokens are there.
+    /// Nanoseconds from `now` until the tokens are available.
     delay: u64,
-    /// The unrounded instant when they are there, in fixed point.
+    /// The unrounded instant when they are available, in fixed point.
     pub(super) exact: i128,
 }
 
 impl Grant {
-    /// Tokens that are there.
+    /// Number of available tokens.
     pub(super) fn at(now: Instant) -> Self {
         Self { now, delay: 0, exact: fixed(now) }
     }

@@ -1117,7 +1117,7 @@ fn a_refusal_says_what_is_wrong_and_what_would_be_right() {
 // The bucket against a plain model: tokens as fractions with the denominator of
 // the rate, refilled call by call.
 
-/// `rate` whole tokens a second; the balance in billionths of a token.
+/// A plain model of a token bucket: `rate` in tokens per second, `balance` in billionths of a token.
 struct Model {
     rate: i128,
     burst: i128,

@@ -57,8 +57,9 @@ mod real {
 
         /// Sleeps until another thread wakes this one, if `is_to_sleep` says so inside the lot's own lock.
         pub(in crate::lock) fn park(&self, is_to_sleep: impl FnOnce() -> bool) -> Parked {
-            // SAFETY: nobody else uses this address as a key, for it is that of a byte which is ours. What is called back
-            // reads two atomics, neither panics nor calls the queue, and there is no time after which it is called.
+            // SAFETY: no other code uses this address as a key, because it is that of a byte of ours. What is
+            // called back reads two atomics, neither panics nor calls the queue, and there is no time after
+            // which it is called.
             let result = unsafe {
                 parking_lot_core::park(
                     self.address(),

@@ -63,9 +63,9 @@ impl<K, V> WorkerBuilder<K, V> {
         }
     }
 
-    /// How many keys are worked on at once; the machine's cores by default. With
-    /// 0 nothing is worked on until [`Worker::resize`] says otherwise. More than 1,048,576
-    /// (2^20) are an error when the worker is started.
+    /// Sets how many keys are worked on at once; the machine's cores by default. With 0 nothing is worked on
+    /// until [`Worker::resize`] says otherwise. More than 1,048,576 (2^20) are an error when the worker is
+    /// started.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -94,12 +94,11 @@ impl<K, V> WorkerBuilder<K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// It is started by the call that finds nobody to take the key: an `add`, a worker that has
-    /// just taken a key, or the clock where a timer comes due. That call pays for starting a thread or
-    /// calls [`Spawn::spawn`]. Where the system has no thread for it, that is
-    /// no failure of the key: it stays in line until somebody is free, and another attempt is
-    /// made every 100 ms. An executor that turns a task away is not asked again before the
-    /// next resize.
+    /// It is started by the call that finds no worker for the key: an `add`, a worker that has just taken a
+    /// key, or the clock where a timer comes due. That call pays for starting a thread or calls
+    /// [`Spawn::spawn`]. Where the system has no thread for it, that is no failure of the key: it stays in
+    /// line until somebody is free, and another attempt is made every 100 ms. An executor that turns a task
+    /// away is not asked again before the next resize.
     pub fn workers(self, workers: impl Into<PoolSize>) -> Self {
         Self { workers: workers.into(), ..self }
     }
@@ -155,8 +154,7 @@ impl<K, V> WorkerBuilder<K, V> {
         self
     }
 
-    /// How many runs in a row may fail before the key is given up; 0, the
-    /// default, is no maximum.
+    /// Sets how many runs in a row may fail before the key is given up; 0, the default, is no maximum.
     ///
     /// ```
     /// # use requeue::{limiter, Outcome, WorkQueue, Worker};
@@ -361,10 +359,9 @@ impl<K, V> WorkerBuilder<K, V> {
         self.start(|shared| Arc::new(Tasks::new(shared, executor, handler)))
     }
 
-    /// The workers without an executor: one future that runs up to
-    /// [`workers`](Self::workers) handlers beside each other, for a bare `block_on`, a
-    /// `select!`, or a runtime of one thread. Handlers need not be `Send`; where all is,
-    /// so is the future.
+    /// The workers without an executor: one future that runs up to [`workers`](Self::workers) concurrent
+    /// handlers, for a bare `block_on`, a `select!`, or a runtime of one thread. Handlers need not be `Send`;
+    /// where all is, so is the future.
     ///
     /// # Errors
     ///

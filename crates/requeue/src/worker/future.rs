@@ -24,12 +24,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Workers inside one future, made by [`WorkerBuilder::run`](crate::WorkerBuilder::run). They work while it is polled.
 ///
-/// It runs as many handlers beside each other as there are workers, all on the thread
-/// that polls it, and polls only those that were woken. It ends, with a report, when it
-/// was stopped or the queue is shut down and worked off; [`worker`](Self::worker) gives
-/// the handle that stops and resizes it. With no workers it waits to be resized or stopped.
-/// Its report has no part in a drain: what that dropped and refused is told where it was
-/// asked for.
+/// It runs as many handlers concurrently as there are workers, all on the thread that polls it, and polls
+/// only those that were woken. It ends, with a report, when it was stopped or the queue is shut down and
+/// worked off; [`worker`](Self::worker) gives the handle that stops and resizes it. With no workers it waits
+/// to be resized or stopped. Its report has no part in a drain: what that dropped and refused is told where
+/// it was asked for.
 ///
 /// # Cancel safety
 ///

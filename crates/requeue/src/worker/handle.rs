@@ -90,8 +90,8 @@ impl Worker {
         self.set.resize(workers.into(), &self.supply)
     }
 
-    /// How many workers there are: those that are to leave after their run are counted
-    /// until they have left, and those that the executor turned away are not.
+    /// The number of workers: those that are to leave after their run are counted until they have left, and
+    /// those that the executor turned away are not.
     ///
     /// ```
     /// # use requeue::{WorkQueue, Worker};
@@ -132,10 +132,11 @@ impl Worker {
         Stop::begin(self.set.clone(), None, timeout)
     }
 
-    /// Refuses triggers, works the ready keys off, and until the timeout those that wait out a failure or fail meanwhile;
-    /// and waits until the queue's last run has ended, whoever has it: this worker, another worker of the
-    /// queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has passed
-    /// no more keys are taken, and the report says how many keys are still [held](crate::StopReport::held).
+    /// Refuses triggers, works the ready keys off, and until the timeout those that wait out a failure or
+    /// fail meanwhile; and waits until the queue's last run has ended, wherever it is: with this worker,
+    /// another worker of the queue, or a guard. The timeout is as for [`stop`](Self::stop); once it has
+    /// passed no more keys are taken, and the report says how many keys are still
+    /// [held](crate::StopReport::held).
     ///
     /// All other timers are dropped. A key whose timer is dropped, or whose retry is refused, is not done: the report
     /// counts it as [unfinished](crate::StopReport::unfinished), [`on_give_up`](WorkerBuilder::on_give_up) hears of it, and

@@ -16,7 +16,7 @@ use std::time::Duration;
 struct State<K: 'static, V: 'static> {
     /// Runs, ordered by the end of their limits.
     runs: VecDeque<Watched<K, V>>,
-    /// Wakes the watching thread, once it is there.
+    /// Wakes the watching thread, once it has started.
     waker: Option<Waker>,
     started: bool,
     ended: bool,

@@ -1,4 +1,4 @@
-//! The worker: the loop around `get` that everybody writes by hand, written once.
+//! The worker: the loop around `get` that users would otherwise write by hand.
 //!
 //! A handler gets a [`Run`] and returns an [`Outcome`]; the worker does the
 //! rest: retries through the queue's limiter, attempts, panics, time limits,

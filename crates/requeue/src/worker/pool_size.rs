@@ -1,4 +1,4 @@
-//! How many workers there are to be.
+//! [`PoolSize`]: the number of workers.
 
 use std::fmt;
 use std::io;
@@ -7,9 +7,8 @@ use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
 /// Maximum number of workers. More are refused, because each task takes memory before it has a key.
 pub(super) const MOST_WORKERS: usize = 1 << 20;
 
-/// How many workers there are to be: a number, or a range in which their number follows the
-/// work. Made from `4`, `0..=256`, `..=256` or `1..`, and given to
-/// [`WorkerBuilder::workers`](crate::WorkerBuilder::workers) and
+/// The number of workers: a number, or a range in which their number follows the work. Made from `4`,
+/// `0..=256`, `..=256` or `1..`, and given to [`WorkerBuilder::workers`](crate::WorkerBuilder::workers) and
 /// [`Worker::resize`](crate::Worker::resize), which say what a range means.
 ///
 /// ```

@@ -44,7 +44,7 @@ pub(super) enum Left {
     /// Keys are ready or may become ready. A drain waits for them only while there are workers to
     /// take them.
     Keys,
-    /// Runs that have not ended, whoever has them.
+    /// Runs that have not ended, also those without a worker.
     Runs,
     Nothing,
 }

@@ -1,5 +1,5 @@
-//! The end of a run, on a thread or in a task: what it means
-//! for the key, who is told of it, and what goes back to the queue.
+//! The end of a run, on a thread or in a task: its effect on the key, the hooks that are told of it, and what
+//! goes back to the queue.
 
 use super::outcome::{Fate, Outcome, RunReport};
 use super::rules::{Rules, report};
@@ -31,7 +31,7 @@ pub(super) struct WorkerShared<K: 'static, V: 'static> {
 pub(super) enum HandlerEnd {
     Returned(Outcome),
     Panicked(Box<dyn Any + Send>),
-    /// It was dropped before it had returned.
+    /// The handler was dropped before it returned, for this reason.
     Dropped(Failure),
 }
 
@@ -233,7 +233,7 @@ impl<K, V> WorkerShared<K, V> {
             // merge has panicked, and the key comes back all the same
             return Fate::Retry(instead.or(asked.get()).unwrap_or_default());
         }
-        // nobody can say when: the key is given up, not lost silently
+        // the time of the retry is unknown: the key is given up, not lost silently
         let who = if reading.is_some() { "limiter" } else { "clock" };
         let failure = Failure::Error(format!("the {who} panicked: {said}").into());
         if let Some(key) = ending.key() {

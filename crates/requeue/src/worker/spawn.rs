@@ -37,10 +37,10 @@ pub type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 ///
 /// [`Worker::workers`]: crate::Worker::workers
 pub trait Spawn: Send + Sync + 'static {
-    /// Runs the task, beside the caller. It is called as the worker starts and grows,
-    /// and where a task was dropped, from that drop: so an executor must not hold a lock
-    /// of its own there that this takes as well. For workers on demand it is also called from
-    /// whatever makes a key ready: an `add`, or the thread that rings the clock's alarms.
+    /// Runs the task, concurrently with the caller. It is called as the worker starts and grows, and where a
+    /// task was dropped, from that drop: so an executor must not hold a lock of its own there that this takes
+    /// as well. For workers on demand it is also called from whatever makes a key ready: an `add`, or the
+    /// thread that rings the clock's alarms.
     ///
     /// ```
     /// use requeue::{Spawn, WorkerTask};

@@ -30,8 +30,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopReport {
-    /// Whether all runs of this worker ended in time. After a drain: whether also the runs
-    /// of everybody else have ended, no key is left, and none was left [unfinished](Self::unfinished).
+    /// Whether all runs of this worker ended in time. After a drain: whether also the runs outside this
+    /// worker have ended, no key is left, and none was left [unfinished](Self::unfinished).
     pub complete: bool,
     /// Runs that ended since the worker was started, failed ones included, without
     /// those that were cancelled.
@@ -42,8 +42,8 @@ pub struct StopReport {
     /// The cancelled runs that still go on when the report is made: a blocking handler,
     /// and an async one that is being polled, cannot be ended from outside.
     pub still_running: usize,
-    /// Keys that are held as the report is made, whoever has them: by this worker's
-    /// handlers, by another worker of the queue, or by a guard.
+    /// Keys that are held as the report is made: by this worker's handlers, by another worker of the queue,
+    /// or by a guard.
     pub held: usize,
     /// Keys in line as the report is made.
     pub ready: usize,
@@ -67,9 +67,9 @@ pub struct StopReport {
 ///
 /// # Cancel safety
 ///
-/// The worker takes no more keys, or the queue drains, from the moment this is
-/// made; a worker that has just taken a key still runs it. Dropping this takes nothing back,
-/// but nobody cancels the running handlers at the deadline then.
+/// The worker takes no more keys, or the queue drains, from the moment this is made; a worker that has just
+/// taken a key still runs it. Dropping this takes nothing back, but then the running handlers are not
+/// cancelled at the deadline.
 ///
 /// ```
 /// # use requeue::{WorkQueue, Worker};
@@ -151,7 +151,7 @@ impl Stop {
             self.set.stop_taking();
             self.set.cancel_all();
         }
-        // before anything is asked for: whoever changes it from here on wakes this
+        // cloned before the state is read: each change from here on wakes this
         let clone = waker.clone();
         let mut state = self.set.state.lock();
         let old = state.stops.set(&mut self.place, clone);
@@ -161,7 +161,7 @@ impl Stop {
         let waits = match &self.drain {
             _ if late => false,
             None => has_workers && !self.brings_it_about,
-            // a drain is complete when the queue's last run has ended, whoever has it
+            // a drain is complete when the queue's last run has ended, also one outside this worker
             Some(base) => match self.set.queue.left(base, now, &mut self.drain_place, waker) {
                 Left::Keys => has_workers,
                 Left::Runs => true,
@@ -187,7 +187,7 @@ impl Stop {
 }
 
 impl Stop {
-    /// Gives back its places among those who wait.
+    /// Removes this stop from the callers that wait for the workers and for the drain.
     fn leave(&mut self) {
         if let Some(place) = self.place.take() {
             let old = self.set.state.lock().stops.leave(place);

@@ -77,7 +77,8 @@ impl WorkerSupply {
         self.spawner.lock().clone()
     }
 
-    /// Starts or ends the watcher, and starts one worker if the set is short and a key is there. Not under any lock.
+    /// Starts or ends the watcher. Also starts one worker, if the set is short of workers and a key is ready.
+    /// Must not be called under a lock.
     pub(super) fn update_watcher(self: &Arc<Self>) {
         let mut watcher = self.watcher.lock();
         watcher.again = watcher.updating;

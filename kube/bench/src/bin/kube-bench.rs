@@ -265,7 +265,7 @@ async fn poison(bench: &Bench, program: &Path, ns: &str) -> Rows {
     ]
 }
 
-/// The API server is killed and comes back, with objects that need no change.
+/// Measures a kill and restart of the API server, with objects that need no change.
 async fn restart(bench: &mut Bench, program: &Path, ns: &str) -> Rows {
     let count = env("BENCH_OBJECTS", 500);
     let sites = bench.namespace(ns).await;

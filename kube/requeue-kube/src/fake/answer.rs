@@ -280,7 +280,7 @@ fn list(state: &mut State, target: &Target, request: &Request) -> Result<(u16, V
         _ => (store.version, selected(store.objects.iter(), target, &select)),
     };
     let items = objects.into_iter().map(|(_, object)| object).collect();
-    // What is asked for at any version comes from memory, and in one piece.
+    // A list at any version comes from memory, and in one piece.
     let limit = limit.filter(|_| asked != Some(0));
     let page = Page { version, items };
     let number = state.keep(page.clone(), limit);

@@ -121,7 +121,8 @@ impl Server {
         self.with_kind(Kind::new(&ApiResource::erase::<K>(&()), namespaced, None))
     }
 
-    /// Adds a kind that has no type: whether it is in namespaces, and whether its status is a subresource.
+    /// Adds a kind without a Rust type. `namespaced` says whether its objects are in namespaces, `has_status`
+    /// whether its status is a subresource.
     #[must_use]
     pub fn with_dyn(self, resource: &ApiResource, namespaced: bool, has_status: bool) -> Self {
         self.with_kind(Kind::new(resource, namespaced, Some(has_status)))

@@ -93,7 +93,7 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(&kind.group, &kind.plural, name)
     }
 
-    /// A precondition of a deletion does not hold.
+    /// The refusal of a deletion whose precondition does not hold.
     pub(super) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         Self::conflict(kind, name, why).about(&kind.group, &kind.kind, name)
     }
@@ -116,7 +116,7 @@ impl Refusal {
         )
     }
 
-    /// A replacement lacks the version that it must name.
+    /// The refusal of a replacement without the version that it must name.
     pub(super) fn no_version(kind: &Kind, name: &str) -> Self {
         let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
         Self::invalid(kind, name, why).about(&kind.group, &kind.plural, name)

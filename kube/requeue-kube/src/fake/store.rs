@@ -82,7 +82,8 @@ impl Store {
         self.forgotten.max(self.forgotten_of.get(&kind).copied().unwrap_or_default())
     }
 
-    /// Forgets the changes of the objects of this kind, or of all.
+    /// Forgets the changes so far: a watch of this kind, or of any kind if `None`, can no longer continue
+    /// from an earlier version.
     pub(super) fn forget(&mut self, kind: Option<usize>) {
         match kind {
             Some(kind) => drop(self.forgotten_of.insert(kind, self.version)),

@@ -112,7 +112,7 @@ impl Terms {
         in_time
     }
 
-    /// The term has ended, or may have.
+    /// Ends the term, because it has ended or may have.
     pub(super) fn lost(&self) {
         self.known(|known| known.term = None);
         self.tell(None);

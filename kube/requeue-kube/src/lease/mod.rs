@@ -45,9 +45,9 @@
 //!   that other systems have.
 //! * [`client_layer`] refuses requests that write. Time passes between its check and the arrival of the
 //!   request at the API server: **a request in flight when a process is stopped can arrive later**.
-//! * **The API server checks no token.** A write that arrives late is executed, whoever leads meanwhile,
-//!   unless it names an outdated resource version: a replacement (`Api::replace`) that keeps the version that
-//!   was read. That is the server's only fence. A patch or an apply without a version passes.
+//! * **The API server checks no token.** A write that arrives late is executed, even if another process leads
+//!   meanwhile, unless it names an outdated resource version: a replacement (`Api::replace`) that keeps the
+//!   version that was read. That is the server's only fence. A patch or an apply without a version passes.
 //! * [`Fence::token`] grows with each term; systems outside of the cluster that compare it can refuse late writes.
 //! * If the lease is edited or deleted by hand, two processes can lead at once for as long as the renew
 //!   deadline.

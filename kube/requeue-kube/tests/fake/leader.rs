@@ -259,7 +259,7 @@ async fn a_key_that_a_stalled_process_hands_out_too_late_keeps_its_failures() {
     let a = process_of(&server, elector, "a", &runs);
     a.elector.leading().await;
     until(|| runs.lock().unwrap().len() == 3).await;
-    // The process stands still, and its timers with it: nobody but the clock of the fence knows of it.
+    // The process stands still, and its timers with it: only the clock of the fence notices.
     std::thread::sleep(SECOND + SECOND / 10);
     assert!(!a.elector.is_leader());
     sleep(SECOND).await;

@@ -358,7 +358,7 @@ async fn k5_an_object_that_gave_up_and_wrote_its_status_does_not_run_by_its_echo
     world.server.drop_watches_with_410();
     sleep(SECOND).await;
     assert_eq!(runs(), 1);
-    // What is asked for changes.
+    // The spec changes.
     world.apply("s0", "fail-status", 1);
     sleep(SECOND).await;
     assert_eq!(runs(), 2);
@@ -398,7 +398,7 @@ async fn a_controller_of_a_stream_and_a_store_runs_what_differs_and_nothing_that
     world.server.settled(5 * SECOND).await;
     assert_eq!(world.cx.names_since(4), ["s2"]);
 
-    // Nobody tells the stream of a deletion: its run is due after its back-off, and does not begin.
+    // The stream is not told of a deletion: its run is due after its back-off, and does not begin.
     assert_eq!(running.stats().waiting, 1);
     let gone = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     world.sites().patch("s1", &PatchParams::default(), &gone).await.unwrap();

@@ -40,7 +40,7 @@ async fn k16_what_a_list_finds_gone_of_what_is_watched_runs_all_objects_behind_w
     world.secret("other");
     let running = world.start(world.users().with_config(config().concurrency(1)));
     sleep(SECOND).await;
-    // When the secret was seen last, nobody named it yet.
+    // When the secret was seen last, no object named it yet.
     for n in 0..12 {
         world.write(&format!("m{n}"), json!({"wants": "s"}));
     }
@@ -220,7 +220,7 @@ async fn k16_the_report_counts_what_was_left_and_not_what_waits_for_its_next_loo
     let report = running.drain(SECOND).await;
     assert_eq!((report.left, report.cancelled), (2, 1), "{report:?}");
 
-    // What was ready and never ran is left, as is what waits for quiet.
+    // A ready key that never ran is left, as is one that waits for quiet.
     let world = World::new();
     world.write("a", json!({}));
     let quiet = config().debounce(Duration::from_secs(60), Duration::from_secs(600));

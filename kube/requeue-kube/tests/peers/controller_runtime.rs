@@ -244,7 +244,8 @@ async fn controller_runtime_what_changes_goes_to_the_front_of_what_was_listed_an
     // A list, of low priority, takes nothing back.
     world.server.drop_watches_with_410();
     sleep(60 * SECOND).await;
-    // What is raised stands by its age: "m5" was listed before "m7". There it goes behind what has the priority already.
+    // A raised key keeps its age: "m5" was listed before "m7". In controller-runtime it goes behind the keys
+    // that have the priority already.
     assert_eq!(world.names(), ["m0", "m5", "m7", "new", "m1", "m2", "m3", "m4", "m6", "m8"]);
 }
 

@@ -156,7 +156,7 @@ async fn kube_runtime_scheduler_merges_what_waits_and_lets_others_pass() {
         world.start(controller, |name, _| Do::done().after(if name == "a" { 10 * SECOND } else { SECOND }));
     world.write("a", "1");
     sleep(SECOND).await;
-    // "a" is held while it runs: four more triggers of it are one run, and it stands in nobody's way.
+    // "a" is held while it runs: four more triggers of it are one run, and it holds up no other key.
     for value in ["2", "3", "4", "5"] {
         world.write("a", value);
         sleep(SECOND / 2).await;
@@ -180,7 +180,7 @@ async fn kube_runtime_scheduler_runs_what_is_due_when_it_is_due() {
     }
     sleep(60 * SECOND).await;
     assert_eq!((world.tenths("a"), world.tenths("c")), (vec![0, 30], vec![0, 20]));
-    // What has run can be due again.
+    // A key that has run can be due again.
     assert_eq!(world.tenths("b"), [0, 10, 20]);
 }
 

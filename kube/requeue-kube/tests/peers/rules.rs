@@ -77,7 +77,7 @@ async fn k4_each_part_of_what_is_asked_for_ends_the_back_off() {
     sleep(SECOND).await;
     assert_eq!(world.attempts("a"), [1]);
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
-    // Each comes beside those before it, so that nothing else changes with it.
+    // Each is added to those before it, so that nothing else changes with it.
     let changes = [
         ("generation", json!("the replicas")),
         ("labels", json!({"l": "1"})),

@@ -162,7 +162,7 @@ impl World {
         })
     }
 
-    /// How many runs went on at once, at most.
+    /// Maximum number of concurrent runs.
     pub(crate) fn at_once(&self) -> usize {
         let runs = self.runs();
         let goes_on = |at: u128, run: &&Ran| run.began <= at && run.ended.is_none_or(|ended| ended > at);

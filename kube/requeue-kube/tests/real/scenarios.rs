@@ -65,7 +65,7 @@ async fn s01_many_objects_at_once_run_in_the_order_of_their_creation() {
     let Some(world) = World::new("s01").await else { return };
     let (cx, count) = (world.ctx(), size(2000, 300));
     let running = world.start(Config::default(), &cx);
-    // What is there before the first list stands in it by name.
+    // The objects from before the first list are in it by name.
     until("the lists", || running.health().synced).await;
     let made = create(&world, named("s", count, &WebsiteSpec::default())).await;
     until("each run", || by_name(&cx).len() == count).await;
@@ -146,7 +146,7 @@ async fn s03_s04_s05_objects_that_fail_wait_longer_each_time_and_delay_nobody() 
     let healthy = size(40, 20);
     create(&world, named("fine", healthy, &WebsiteSpec::default())).await;
     until("the healthy", || (0..healthy).all(|n| !cx.runs_of(&format!("fine{n}")).is_empty())).await;
-    // s05: changes of healthy objects beside them
+    // s05: changes of healthy objects among them
     let mut seen = Vec::new();
     for stamp in 1..=6 {
         let mut changed = Vec::new();

@@ -186,7 +186,7 @@ impl<K: Key> Fifo for Port<K> {
     }
     fn done(&self, key: K) {
         let mut state = self.shared.state();
-        // who waits for the end of all runs is told as well
+        // a thread that waits for the end of all runs is told as well
         let tell = state.done(&key) || state.processing.is_empty();
         drop(state);
         if tell {

@@ -77,7 +77,7 @@ impl<K: Key> Fifo for Scheduled<K> {
             self.only.wait_for_the_end();
             return None;
         }
-        // what is ready needs nobody to be woken
+        // a ready key needs no wake-up
         let mut at_once = Context::from_waker(Waker::noop());
         if let Poll::Ready(key) = self.stream().poll_next_unpin(&mut at_once) {
             return key;

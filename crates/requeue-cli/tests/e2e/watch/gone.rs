@@ -17,7 +17,7 @@ fn has_run(w: &Watching, line: &str) {
     until(line, || log(w.dir.path()).iter().any(|other| other == line));
 }
 
-/// Ends, which must leave nothing and nobody that gave up.
+/// Ends the command, which must leave no key and none that gave up.
 fn ends_well(w: Watching) -> (Done, Vec<String>) {
     let (done, dir) = w.end();
     let counts = ["left", "gave_up"].map(|name| done.number(name));
@@ -69,7 +69,7 @@ fn a_file_that_is_gone_before_its_run_has_none() {
         std::fs::remove_file(w.path(name)).unwrap();
     }
     std::fs::remove_file(w.path("block")).unwrap();
-    // What happened before this one is in the queue when this one is.
+    // All earlier events are in the queue when this one is.
     w.write("last", "1");
     drop(waiting);
     // A name that has come and gone in the past stays so.

@@ -72,7 +72,8 @@ fn output_beside_its_input_is_noticed() {
 
 #[test]
 fn somebody_who_writes_a_file_all_the_time_is_no_loop() {
-    // Who writes all the time does not pause for as long as a run is put off. Where the machine made it pause, it is tried again.
+    // The writer makes no pause as long as the time for which a run is put off. If the machine made it pause,
+    // the test tries again.
     let (pause, said) =
         (0..10).map(|_| written_all_the_time()).find(|it| it.0 < TRIAL || it.1.is_empty()).unwrap();
     assert_eq!(said, "", "the longest pause was {pause:?}");
@@ -138,7 +139,7 @@ fn as_nobody(dir: &Path, args: &[&str]) -> Option<Command> {
     if !probe.is_ok_and(|output| output.status.success()) {
         return None;
     }
-    // What was built may stand where nobody can go.
+    // The program may have been built in a folder that another user cannot enter.
     let ours = dir.join("requeue");
     crate::harness::executable(&ours, &std::fs::read(env!("CARGO_BIN_EXE_requeue")).unwrap());
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,15 +1,16 @@
-//! How old the keys of each group are, with `max_wait`.
+//! The ages of the keys of each group, with `max_wait`.
 //!
-//! An overdue key never takes another group's turn, so what fairness promises holds with `max_wait` too. Where
-//! priorities count within groups, one of every few hand-outs of a group goes to its oldest overdue key. Otherwise
-//! one of every few hand-outs of all goes to the level of the oldest overdue key that may be served, and there to the group whose
-//! turn it is. Without priorities no key passes another one of its group, and nothing is overdue.
+//! An overdue key never takes another group's turn, so groups stay fair with `max_wait`. With priorities
+//! within groups, one of every few hand-outs of a group goes to its oldest overdue key. Otherwise one of
+//! every few hand-outs of all goes to the level of the oldest overdue key that may be served, and there to
+//! the group whose turn it is. Without priorities no key passes another one of its group, and none is
+//! overdue.
 //!
-//! The keys of a group stand in a list in the order in which they became ready. The groups that may be served stand in a
-//! heap by their oldest keys, and move there only when another key is the oldest.
+//! The keys of a group are in a list in the order in which they became ready. The groups that may be served
+//! are in a heap by their oldest keys, and move there only when another key is the oldest.
 //!
-//! Each group has a clock, which stands while the group is paused and goes by that of the queue. A key's age is what has
-//! passed on its group's clock.
+//! Each group has a clock, which follows that of the queue and stops while the group is paused. A key's age
+//! is the time that has passed on its group's clock.
 
 use crate::Instant;
 use crate::chain::{Link, Linked, List};
@@ -17,7 +18,7 @@ use crate::column::Column;
 use crate::heap::{Heap, Index, Node, Store};
 use crate::line::overdue::AgeClock;
 
-/// A key in the list of its group, since when it is ready by the group's clock.
+/// A key in the list of its group, with the time since when it is ready, by the group's clock.
 #[derive(Debug, Default)]
 struct Age {
     link: Link,
@@ -36,8 +37,8 @@ impl Linked for Age {
 struct GroupAges {
     keys: List,
     clock: AgeClock,
-    /// Where priorities count within groups: how many of its keys are handed out by priority before the next one that is
-    /// overdue. It begins anew when no key of it is in line.
+    /// With priorities within groups: number of its keys handed out by priority before the next overdue one.
+    /// 0 again when no key of it is in line.
     before_overdue: u32,
 }
 
@@ -50,8 +51,8 @@ impl Default for GroupAges {
 pub(super) struct Ages {
     keys: Column<Age>,
     groups: Column<GroupAges>,
-    /// The groups that may be served, the one with the oldest key first, by the queue's clock. Nothing stands here where
-    /// priorities count within groups.
+    /// The groups that may be served, the one with the oldest key first, by the queue's clock. Empty with
+    /// priorities within groups.
     oldest: Heap,
     places: Index,
     within: bool,
@@ -68,7 +69,8 @@ impl Ages {
         }
     }
 
-    /// A key of a group enters the line with this number. It is ready since then, by the queue's clock.
+    /// Notes that a key of a group enters the line with this number. It is ready `since` then, by the queue's
+    /// clock.
     pub(super) fn enters(&mut self, slot: u32, (number, shut): (u32, bool), entered: u64, since: Instant) {
         let group = self.groups.entry(number);
         let first = group.keys.oldest().is_none();
@@ -79,7 +81,7 @@ impl Ages {
         }
     }
 
-    /// A key of a group leaves the line.
+    /// Notes that a key of a group leaves the line.
     pub(super) fn leaves(&mut self, slot: u32, (number, shut): (u32, bool)) {
         let Some(&Age { link, .. }) = self.keys.get(slot) else { return };
         let group = self.groups.entry(number);
@@ -93,7 +95,7 @@ impl Ages {
         }
     }
 
-    /// Another key is the oldest of a group, or the group may not be served any more, or may be again.
+    /// Moves a group in the heap: another key is its oldest, or the group was shut or opened.
     pub(super) fn oldest_changed(&mut self, number: u32, shut: bool) {
         if self.within {
             return;
@@ -115,15 +117,16 @@ impl Ages {
         }
     }
 
-    /// The oldest key of those that may be served, and since when it is ready, by the queue's clock.
+    /// The oldest key that may be served, and since when it is ready, by the queue's clock.
     pub(super) fn oldest(&self) -> Option<(u32, Instant)> {
         let node = self.oldest.first()?;
         let slot = self.groups.get(node.slot)?.keys.oldest()?;
         Some((slot, Instant::from_nanos(node.due)))
     }
 
-    /// The oldest key of a group, and since when it is ready, and what its clock shows when the queue's shows `now`; and how
-    /// many keys of the group are handed out by priority before the next one that is overdue.
+    /// The oldest key of a group; since when it is ready, and the time now, both by the group's clock; and
+    /// the number of the group's keys handed out by priority before the next overdue one. `now` is by the
+    /// queue's clock.
     pub(super) fn oldest_of(&mut self, number: u32, now: Instant) -> Option<(u32, [Instant; 2], &mut u32)> {
         let group = self.groups.get_mut(number)?;
         let oldest = group.keys.oldest()?;
@@ -131,24 +134,24 @@ impl Ages {
         Some((oldest, [since, group.clock.at(now)], &mut group.before_overdue))
     }
 
-    /// A group is paused, or no longer so: its clock stops, or goes on. The queue's shows this.
+    /// Stops or starts the clock of a group that is paused or resumed. `now` is by the queue's clock.
     pub(super) fn pause(&mut self, number: u32, now: Instant, paused: bool) {
         let clock = &mut self.groups.entry(number).clock;
         if paused { clock.stop(now) } else { clock.go_on(now) }
     }
 
-    /// A group is no more.
+    /// Removes the state of a forgotten group.
     pub(super) fn forget(&mut self, number: u32) {
         self.groups.take(number);
     }
 
-    /// Frees what is kept of a chunk of groups that are no more.
+    /// Frees the state of a chunk of forgotten groups.
     pub(super) fn free_groups(&mut self, chunk: u32) {
         self.groups.free_page(chunk);
         self.places.free_page(chunk);
     }
 
-    /// Frees what is kept of the slots of a chunk.
+    /// Frees the state of the slots of a chunk.
     pub(super) fn free_page(&mut self, chunk: u32) {
         self.keys.free_page(chunk);
     }

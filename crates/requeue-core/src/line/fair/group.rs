@@ -1,4 +1,4 @@
-//! The groups that there are: they come with their first key, and go with their last.
+//! The known groups: each is created with its first key, and removed with its last.
 
 use super::{Fair, NONE};
 use crate::Instant;
@@ -17,22 +17,23 @@ impl Default for GroupOf {
     }
 }
 
-/// State of a group, while keys of it are known, that each of its keys touches.
+/// State of a group that is touched for each of its keys.
 #[derive(Debug, Default)]
 #[repr(C)] // see `GroupEntry`
 pub(super) struct Group {
     pub(super) weight: u32,
-    /// How many of its keys may be held, and how many are. `cap` is 0 while it is held back, and
-    /// [`Rest::most`] otherwise, so that one comparison with `held` covers caps, pauses and rates.
+    /// Maximum number of its keys that may be held, and the number that are. `cap` is 0 while the group is
+    /// held back, and [`Rest::most`] otherwise, so that one comparison with `held` covers caps, pauses and
+    /// rates.
     pub(super) cap: u32,
     pub(super) held: u32,
-    /// How many keys of it are known; one more while it is paused.
+    /// Number of its known keys; one more while it is paused.
     pub(super) known: u32,
-    /// Its keys in line.
+    /// Number of its keys in line.
     pub(super) ready: u32,
 }
 
-/// State of a group that is seldom asked for.
+/// State of a group that is seldom used.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     /// Its cap while it is not held back.
@@ -43,14 +44,14 @@ pub(super) struct Rest {
     pub(super) bucket: Option<Box<Bucket>>,
     /// Its place in [`Fair::dry`](super::Fair::dry), if it has no token.
     pub(super) dry: Option<(Instant, u64)>,
-    /// It is to be looked at once its bucket is full: no key of it may be known.
+    /// The group is to be looked at when its bucket is full: it may have no key by then.
     pub(super) filling: bool,
-    /// Its ready keys that are paused, and do not stand in line.
+    /// Number of its ready keys that are paused, and so not in line.
     pub(super) paused_ready: u32,
 }
 
 impl Group {
-    /// A key of it goes in its turn, and is held. Returns whether the group has come to its cap.
+    /// Counts a key as handed out. Returns whether the group has reached its cap.
     #[inline]
     pub(super) fn serves(&mut self) -> bool {
         self.ready -= 1;
@@ -58,7 +59,7 @@ impl Group {
         self.is_shut()
     }
 
-    /// A run of one of its keys ends. Returns whether the group has left its cap.
+    /// Counts the end of a run. Returns whether the group has left its cap.
     #[inline]
     fn ends(&mut self) -> bool {
         self.held -= 1;
@@ -73,15 +74,15 @@ impl Group {
 }
 
 impl Rest {
-    /// Whether something but its cap keeps its keys from being handed out.
+    /// Whether a pause or its rate keeps its keys from being handed out.
     pub(super) fn is_held_back(&self) -> bool {
         self.dry.is_some() || self.paused.is_some()
     }
 }
 
 impl<K> Fair<K> {
-    /// A key becomes known. Users' code: if it panics nothing has changed, but for what the next
-    /// call sets right.
+    /// Counts a key that becomes known in its group. Calls user code. If it panics, nothing has changed,
+    /// except what the next call repairs.
     pub(crate) fn know(&mut self, slot: u32, key: &K) {
         let number = self.name(key);
         self.nodes.group(number).known += 1;
@@ -89,8 +90,8 @@ impl<K> Fair<K> {
         *self.groups_of.entry(slot) = GroupOf(number);
     }
 
-    /// The number of the group of a key that becomes known: it has yet to count there. Users' code, as
-    /// above.
+    /// The number of the group of a key that becomes known, which does not count the key yet. Calls user
+    /// code. If it panics, nothing has changed, except what the next call repairs.
     #[inline]
     pub(crate) fn name(&mut self, key: &K) -> u32 {
         if self.half.is_some() {
@@ -103,7 +104,7 @@ impl<K> Fair<K> {
         number
     }
 
-    /// The group of a key that is likely to become known, if the last one did. Asks for the group's memory.
+    /// The group of a key that is likely to become known, if the last one did. Prefetches the group's memory.
     #[inline]
     pub(crate) fn prefetch_group(&mut self, key: &K) -> Option<u32> {
         if !self.expects_new {
@@ -114,9 +115,8 @@ impl<K> Fair<K> {
         Some(number)
     }
 
-    /// A key was added that is known already. If its group was made for it by
-    /// [`prefetch_group`](Self::prefetch_group), because a function of users' tells another one now, that goes with the
-    /// next call.
+    /// Notes that an added key was known already. If [`prefetch_group`](Self::prefetch_group) made a group
+    /// for it, because the user's function now returns another group, the next call removes that group.
     #[inline]
     pub(crate) fn was_known(&mut self) {
         self.expects_new = false;
@@ -139,13 +139,13 @@ impl<K> Fair<K> {
         self.half = Some(number);
     }
 
-    /// The key will be known no more: returns what [`forget`](Self::forget) wants.
+    /// Takes the group of a key that is to be forgotten, for [`forget`](Self::forget).
     pub(crate) fn take_group(&mut self, slot: u32) -> Option<u32> {
         let of = core::mem::take(self.groups_of.get_mut(slot)?);
         Some(of.0).filter(|group| *group != NONE)
     }
 
-    /// A key of this group is known no more. The group goes with its last key.
+    /// Counts a forgotten key of this group. The group is removed with its last key.
     pub(crate) fn forget(&mut self, number: u32) {
         let group = self.nodes.group(number);
         group.known -= 1;
@@ -154,7 +154,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// The run of a key has ended.
+    /// Counts the end of a key's run in its group.
     pub(crate) fn ended(&mut self, slot: u32) {
         let number = self.group_of(slot);
         if self.nodes.of_group(number).is_some_and(|entry| entry.group.ends()) {
@@ -162,8 +162,8 @@ impl<K> Fair<K> {
         }
     }
 
-    /// The last run of a key ends, which will be known no more. Returns its group if it goes with the
-    /// key: then [`drop_group`](Self::drop_group) is to be called once nobody knows the key any more.
+    /// Counts the last run of a key that is to be forgotten. Returns its group if this was the group's last
+    /// key: then [`drop_group`](Self::drop_group) must be called after the key was forgotten.
     #[inline]
     pub(crate) fn ended_for_good(&mut self, slot: u32, number: Option<u32>) -> Option<u32> {
         let number = number.unwrap_or_else(|| self.group_of(slot));

@@ -1,11 +1,12 @@
 //! Caps on held keys (rule B3), pauses (rule B7) and rates (rule B6), which keep groups from being served.
 //!
-//! A group that may not be served is *shut*: it leaves the rings, and comes to the back of them when it may be served again.
+//! A group that may not be served is *shut*: it leaves the rings, and joins them at the back when it may be
+//! served again.
 //!
-//! A group that is paused is known until it is resumed, although it may have no keys: its pause counts as one of them.
-//! A group with a rate whose last key goes is known until its bucket is full; after that it may be forgotten, because a
-//! new group starts with a full bucket too. If it were forgotten before, groups that leave and come back would have
-//! more than their rate.
+//! A paused group stays known until it is resumed, even without keys: its pause counts as one of them. A
+//! group with a rate stays known after its last key until its bucket is full; then it may be forgotten,
+//! because a new group starts with a full bucket too. If it were forgotten earlier, groups that leave and
+//! come back would exceed their rate.
 
 use super::Fair;
 use super::group::Rest;
@@ -17,7 +18,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 impl<K> Fair<K> {
-    /// Something holds a group back, or ceases to.
+    /// Applies `change` to a group, and shuts or opens the group if it is now held back or no longer.
     pub(super) fn hold_back(&mut self, number: u32, change: impl FnOnce(&mut Rest)) {
         let rest = self.rests.entry(number);
         change(rest);
@@ -31,7 +32,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A group may not be served any more, or may be again.
+    /// Shuts a group, so that it may not be served, or opens it again.
     pub(super) fn shut_or_open(&mut self, number: u32, shut: bool) {
         let ready = self.nodes.group(number).ready;
         if shut {
@@ -53,7 +54,7 @@ impl<K> Fair<K> {
 
     fn shut_or_open_node(&mut self, at: u32, shut: bool) {
         let Some(node) = self.nodes.get(at) else { return };
-        // where priorities count within groups each group with a key stands with its own node
+        // with priorities within groups, each group with a key is in the ring with its own node
         let stands = !shut && (self.within || !node.is_empty());
         match (node.in_ring, stands) {
             (true, false) => self.rings.part(&mut self.nodes, at),
@@ -69,7 +70,7 @@ impl<K> Fair<K> {
         known.is_some_and(|(group, rest)| group.held >= rest.most)
     }
 
-    /// Whether the key's group is paused. Users' code; nothing changes.
+    /// Whether the key's group is paused. Calls user code, and changes nothing.
     pub(crate) fn is_group_paused(&self, key: &K) -> bool {
         let rest = self.naming.find(key).and_then(|number| self.rests.get(number));
         rest.is_some_and(|rest| rest.paused.is_some())
@@ -80,8 +81,8 @@ impl<K> Fair<K> {
         self.rests.get(self.group_of(slot)).is_some_and(|rest| rest.paused.is_some())
     }
 
-    /// Pauses the key's group, at a time of the queue's [`AgeClock`](crate::line::overdue::AgeClock). Users' code: if it
-    /// panics nothing has changed, but for what the next call sets right.
+    /// Pauses the key's group, at a time of the queue's [`AgeClock`](crate::line::overdue::AgeClock). Calls
+    /// user code. If it panics, nothing has changed, except what the next call repairs.
     pub(crate) fn pause_group(&mut self, key: &K, now: Instant) {
         let number = self.name(key);
         self.half = None;
@@ -97,8 +98,8 @@ impl<K> Fair<K> {
         }
     }
 
-    /// Lifts the pause of the key's group; false if it was not paused. Users' code: if it
-    /// panics nothing has changed.
+    /// Lifts the pause of the key's group. Returns `false` if it was not paused. Calls user code. If it
+    /// panics, nothing has changed.
     pub(crate) fn resume_group(&mut self, key: &K, now: Instant) -> bool {
         let rest = self.naming.find(key).and_then(|number| self.rests.get(number));
         let Some(pause) = rest.and_then(|rest| rest.paused) else { return false };
@@ -106,7 +107,7 @@ impl<K> Fair<K> {
         true
     }
 
-    /// Lifts the pause of the group that was paused first; false if none is paused.
+    /// Lifts the pause of the group that was paused first. Returns `false` if none is paused.
     pub(crate) fn lift_first_group(&mut self, now: Instant) -> bool {
         let first = self.paused.first_key_value().map(|(pause, _)| *pause);
         first.map(|pause| self.lift_group(pause, now)).is_some()
@@ -131,7 +132,7 @@ impl<K> Fair<K> {
         self.rated
     }
 
-    /// A key of this group was handed out: takes a token of it.
+    /// Takes a token of a group, of which a key was handed out.
     pub(super) fn charge(&mut self, number: u32, now: Instant) {
         let Some(bucket) = self.rests.entry(number).bucket.as_deref_mut() else { return };
         bucket.take(now);
@@ -140,7 +141,7 @@ impl<K> Fair<K> {
         }
     }
 
-    /// A group has no token until then.
+    /// Holds a group back until it has a token, at `next`.
     fn dry_until(&mut self, number: u32, next: Instant) {
         self.turn += 1;
         let place = (next, self.turn);
@@ -148,8 +149,9 @@ impl<K> Fair<K> {
         self.hold_back(number, |rest| rest.dry = Some(place));
     }
 
-    /// Asks for the rules of groups anew, from this number on, as far as one lock hold looks; and where the next page begins.
-    /// Users' code: if it panics, the groups before have their new rules.
+    /// Reads the rules of groups again, from this number on, as far as one lock hold looks. Returns the
+    /// number at which the next page begins. Calls user code. If it panics, the groups before have their new
+    /// rules.
     pub(crate) fn reload(&mut self, from: u32, now: Instant) -> Option<u32> {
         let (end, to) = (self.naming.numbers(), from.saturating_add(PAGE));
         for number in from..end.min(to) {
@@ -162,7 +164,7 @@ impl<K> Fair<K> {
         (to < end).then_some(to)
     }
 
-    /// A group has these rules from now on. It keeps its tokens, as far as they fit.
+    /// Gives a group these rules. It keeps its tokens, up to the new burst.
     fn rule(&mut self, number: u32, &Ruled { weight, cap, rate, .. }: &Ruled, now: Instant) {
         self.nodes.group(number).weight = weight;
         let rest = self.rests.entry(number);
@@ -180,10 +182,10 @@ impl<K> Fair<K> {
         }
     }
 
-    /// Time has passed: groups whose token is there may be served again, by instant, then by who
-    /// came to be without one first. `most` of them; true if some are left.
+    /// Opens at most `most` groups that have a token again, in the order of the tokens' instants, then of
+    /// when they ran out. Returns `true` if some are left.
     pub(crate) fn refill(&mut self, now: Instant, most: usize) -> bool {
-        // without a rate all of them have waited for long enough
+        // without a rate, all of them have waited long enough
         self.now = if self.rated { now } else { Instant::NEVER };
         for _ in 0..most {
             let is_due = |(at, _): &(Instant, u64)| *at <= self.now;
@@ -203,7 +205,8 @@ impl<K> Fair<K> {
         true
     }
 
-    /// The last key of a group has gone: whether the group is known until its bucket is full.
+    /// Whether a group whose last key has gone stays known, until its bucket is full. Then it is looked at
+    /// again.
     pub(super) fn keeps_bucket(&mut self, number: u32) -> bool {
         let now = self.now;
         let rest = self.rests.entry(number);
@@ -217,18 +220,18 @@ impl<K> Fair<K> {
         true
     }
 
-    /// When the next group has a token again.
+    /// The instant at which the next group has a token again.
     pub(crate) fn next_group(&self) -> Option<Instant> {
         self.dry.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// When the group of this key has a token again, if it has none.
+    /// The instant at which the group of this key has a token again, if it has none.
     pub(crate) fn group_token(&self, slot: u32, now: Instant) -> Option<Instant> {
         let rest = self.rests.get(self.group_of(slot)).filter(|rest| self.rated && rest.dry.is_some())?;
         rest.bucket.as_deref()?.next(now)
     }
 
-    /// Groups have no rates from now on; false if they had none.
+    /// Lifts the rates of groups. Returns `false` if they had none.
     pub(crate) fn lift_rates(&mut self) -> bool {
         core::mem::replace(&mut self.rated, false)
     }

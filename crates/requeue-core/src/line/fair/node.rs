@@ -1,8 +1,8 @@
 //! Rings of nodes that take turns, and the keys of each node.
 //!
-//! A node is a group, or a group at a level. Where levels go before the turns of groups there is a ring for each level,
-//! and a group stands in the rings of all levels at which it has keys. Otherwise there is one ring, in which each
-//! group stands with the node that has its number.
+//! A node is a group, or a group at a level. If levels count before the turns of groups, there is a ring for
+//! each level, and a group is in the rings of all levels at which it has keys. Otherwise there is one ring,
+//! which has each group's own node: the one with the group's number.
 
 use super::NONE;
 use super::group::Group;
@@ -19,13 +19,13 @@ use alloc::collections::btree_map::Entry;
 #[derive(Debug)]
 #[repr(C)] // see `GroupEntry`
 pub(super) struct RingNode {
-    /// The nodes beside it in its ring, which may be itself.
+    /// Its neighbours in its ring, which may be itself.
     pub(super) before: u32,
     pub(super) after: u32,
     pub(super) group: u32,
-    /// How many keys its turn has left; 0 if its turn has not begun.
+    /// Number of keys left in its turn; 0 if its turn has not begun.
     pub(super) left: u32,
-    /// How many keys stand in it that were raised to its level.
+    /// Number of its keys that were raised to its level.
     pub(super) raised: u32,
     /// The rank of the level.
     rank: u16,
@@ -54,7 +54,8 @@ impl RingNode {
         }
     }
 
-    /// A key goes in the turn of this node, whose group has this weight. Returns whether the turn is over.
+    /// Counts a key that is handed out in the turn of this node, whose group has this weight. Returns whether
+    /// the turn is over.
     #[inline]
     pub(super) fn takes_turn(&mut self, weight: u32) -> bool {
         self.left = if self.left == 0 { weight } else { self.left } - 1;
@@ -73,8 +74,8 @@ impl RingNode {
     }
 }
 
-/// A group and the node that it always has, in two cache lines beside each other, because who
-/// enters a key or takes one wants both: in the second line are the keys.
+/// A group and its own node, in two neighbouring cache lines, because each push and each pop of a key touches
+/// both: the second line has the keys.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct GroupEntry {
@@ -84,16 +85,16 @@ pub(super) struct GroupEntry {
 
 const _: () = assert!(size_of::<GroupEntry>() == 128);
 
-/// Of the number of a node: it is not the one that a group always has.
+/// Set in the number of a node that is not a group's own.
 const OTHER: u32 = 1 << 31;
 
-/// All groups and nodes. The node that a group always has has the group's number.
+/// All groups and nodes. A group's own node has the group's number.
 pub(super) struct Nodes {
     groups: Column<GroupEntry>,
     others: Column<RingNode>,
-    /// The others of each group that has keys at several levels, by rank. None of them is empty.
+    /// The other nodes of each group that has keys at several levels, by rank. None of them is empty.
     by_rank: Column<BTreeMap<u16, u32>>,
-    /// The numbers of the others that are taken.
+    /// The numbers of `others` in use.
     taken: Arena<()>,
 }
 
@@ -121,7 +122,7 @@ impl Nodes {
         }
     }
 
-    /// The node of this number, which is made if it is not there.
+    /// The node of this number, which is made if it is missing.
     #[inline]
     pub(super) fn entry(&mut self, at: u32) -> &mut RingNode {
         if at & OTHER == 0 { &mut self.groups.entry(at).node } else { self.others.entry(at ^ OTHER) }
@@ -133,19 +134,19 @@ impl Nodes {
         self.groups.get_mut(group)
     }
 
-    /// A group, for which there is room from now on.
+    /// A group, which is made if it is missing.
     #[inline]
     pub(super) fn group(&mut self, group: u32) -> &mut Group {
         &mut self.groups.entry(group).group
     }
 
-    /// The group of a number that may be none.
+    /// The group of this number, if there is one. Any number is allowed.
     #[inline]
     pub(super) fn known_group(&self, group: u32) -> Option<&Group> {
         self.groups.get(group).map(|entry| &entry.group)
     }
 
-    /// Asks for the memory of a group and of its own node.
+    /// Prefetches the memory of a group and of its own node.
     #[inline]
     pub(super) fn prefetch(&self, group: u32) {
         if let Some(entry) = self.groups.get(group) {
@@ -154,13 +155,13 @@ impl Nodes {
         }
     }
 
-    /// A group is new.
+    /// Makes a new group.
     pub(super) fn make_group(&mut self, number: u32, group: Group) {
         debug_assert!(number & OTHER == 0, "there is no memory for so many groups");
         *self.groups.entry(number) = GroupEntry { group, node: RingNode::at(number, rank(0)) };
     }
 
-    /// The node of a group at a level, if it is there.
+    /// The node of a group at a level, if there is one.
     pub(super) fn at_rank(&self, group: u32, rank: u32) -> Option<u32> {
         match self.get(group)?.rank() == rank {
             true => Some(group),
@@ -168,8 +169,8 @@ impl Nodes {
         }
     }
 
-    /// The node of a group at a level, which is made if it is not there: a key of the group comes to stand there, which is
-    /// among its `ready` keys.
+    /// The node of a group at a level, which is made if it is missing, for a key that is about to enter it.
+    /// `ready` already counts that key.
     #[inline]
     pub(super) fn make_at_rank(&mut self, group: u32, rank: u32, ready: u32) -> u32 {
         let own = self.entry(group);
@@ -199,7 +200,7 @@ impl Nodes {
         at | OTHER
     }
 
-    /// The node of a group's highest level: it is empty if the group has no key in line.
+    /// The node of a group's highest level. It is empty if the group has no key in line.
     #[inline]
     pub(super) fn highest(&self, group: u32) -> u32 {
         let others = self.by_rank.get(group).and_then(BTreeMap::last_key_value);
@@ -214,7 +215,7 @@ impl Nodes {
         self.by_rank.get(group).into_iter().flat_map(|others| others.values().copied())
     }
 
-    /// Frees a node that is empty and stands in no ring, unless its group always has it.
+    /// Frees a node that is empty and in no ring, unless it is its group's own.
     #[inline]
     pub(super) fn free_other(&mut self, at: u32) {
         if at & OTHER != 0 {
@@ -223,7 +224,7 @@ impl Nodes {
     }
 
     fn free(&mut self, at: u32) {
-        // what it was stays written until another node has its number
+        // its contents stay until another node has its number
         let Some(&RingNode { group, rank, .. }) = self.others.get(at) else { return };
         if let Some(others) = self.by_rank.get_mut(group) {
             others.remove(&rank);
@@ -233,13 +234,13 @@ impl Nodes {
         }
     }
 
-    /// Frees what is kept of a chunk of groups that are no more.
+    /// Frees the state of a chunk of forgotten groups.
     pub(super) fn free_page(&mut self, chunk: u32) {
         self.groups.free_page(chunk);
         self.by_rank.free_page(chunk);
     }
 
-    /// How many nodes there are that are not the ones that groups always have.
+    /// Number of nodes that are not a group's own.
     #[cfg(test)]
     pub(super) fn others(&self) -> usize {
         self.taken.len()
@@ -258,7 +259,7 @@ impl Default for TurnRing {
 }
 
 impl TurnRing {
-    /// Lets a node in at the back.
+    /// Enters a node at the back.
     fn join(&mut self, nodes: &mut Nodes, at: u32) {
         let front = self.0;
         let back = nodes.get(front).map_or(at, |node| node.before);
@@ -272,7 +273,7 @@ impl TurnRing {
         (node.before, node.after) = (back, if front == NONE { at } else { front });
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     fn part(&mut self, nodes: &mut Nodes, at: u32) {
         let &mut RingNode { before, after, .. } = nodes.entry(at);
         if after == at {
@@ -308,13 +309,13 @@ impl Rings {
         }
     }
 
-    /// The node whose turn it is at one level, at which somebody may be served.
+    /// The node whose turn it is at one level, which must have a node.
     #[inline]
     pub(super) fn front_at(&self, rank: u32) -> Option<u32> {
         self.levels.as_deref()?.get(rank).map(|ring| ring.0)
     }
 
-    /// The ring in which nodes of this level stand.
+    /// The ring of the nodes of this level.
     #[inline]
     pub(super) fn of(&mut self, rank: u32) -> &mut TurnRing {
         match &mut self.levels {
@@ -323,7 +324,7 @@ impl Rings {
         }
     }
 
-    /// A node comes to the back of its ring: it has keys, and its group is not shut.
+    /// Enters a node, which has keys and whose group is not shut, at the back of its ring.
     pub(super) fn join(&mut self, nodes: &mut Nodes, at: u32) {
         let node = nodes.entry(at);
         (node.in_ring, node.left) = (true, 0);
@@ -335,7 +336,7 @@ impl Rings {
         ring.join(nodes, at);
     }
 
-    /// A node leaves its ring, and its turn.
+    /// Removes a node from its ring, and ends its turn.
     pub(super) fn part(&mut self, nodes: &mut Nodes, at: u32) {
         let node = nodes.entry(at);
         (node.in_ring, node.left) = (false, 0);

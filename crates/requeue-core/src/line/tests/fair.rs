@@ -57,7 +57,7 @@ impl Places for Few {
     }
 }
 
-/// A line, and the places of its keys, which are their slots' numbers.
+/// A line whose keys are their own slot numbers, with the places of these keys.
 struct Placed {
     fair: Box<Fair<u32>>,
     known: Known,
@@ -78,7 +78,7 @@ impl core::ops::DerefMut for Placed {
 }
 
 impl Placed {
-    /// Takes the next key like the state machine, which hands it out.
+    /// Takes the next key, and clears its place, as the state machine does when it hands a key out.
     fn pop(&mut self) -> Option<u32> {
         let slot = self.fair.pop(&mut self.known, Instant::ORIGIN)?.slot();
         self.places.clear_place(slot);

@@ -16,14 +16,14 @@ struct Expected {
     since: u64,
 }
 
-/// A line by priority, beside the same as a list in the order of becoming ready.
+/// A line by priority, and a model of it: a list in the order of becoming ready.
 struct Rig {
     levels: Box<Levels>,
     known: Known,
     arena: Arena<u32>,
     line: Vec<Expected>,
     max_wait: Option<u64>,
-    /// How many keys go by level before the next one that is overdue.
+    /// Number of keys handed out by level before the next overdue one.
     before_overdue: u32,
     now: u64,
 }
@@ -70,7 +70,7 @@ impl Rig {
         left
     }
 
-    /// Asserts how many keys go before each, as things stand.
+    /// Asserts how many keys are before each.
     fn check_ahead(&self) {
         for (at, key) in self.line.iter().enumerate() {
             let older = self.line[..at].iter().filter(|other| other.level == key.level).count();
@@ -82,7 +82,7 @@ impl Rig {
         }
     }
 
-    /// The place in the list of the key that goes next.
+    /// The index of the next key in the list.
     fn next(&mut self) -> Option<usize> {
         let oldest = self.line.first()?;
         if self.before_overdue > 0 {

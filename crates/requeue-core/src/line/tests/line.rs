@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 extern crate std;
 use std::sync::Mutex;
 
-/// A line and the keys that stand in it, beside the same as lists.
+/// A line and the keys in it, and a model of it: lists.
 struct Rig {
     line: Line<u32>,
     arena: Arena<u32>,
@@ -58,7 +58,7 @@ impl Rig {
         self.arena.remove(slot).expect("nobody lends it");
     }
 
-    /// Which slot goes next.
+    /// The next slot.
     fn expected(&self) -> Option<u32> {
         if self.lifo { self.ready.last().copied() } else { self.ready.first().copied() }
     }
@@ -145,7 +145,7 @@ fn a_slot_that_left_gives_its_next_key_no_better_place() {
     let (first, second, third) = (q.enter(false), q.enter(false), q.enter(false));
     assert!(q.leave(first));
     assert_eq!(q.enter(false), first, "the new key has the old one's slot");
-    // and once more, while it stands in line
+    // and once more, while it is in line
     assert!(q.leave(second));
     assert_eq!(q.enter(false), second);
     assert_eq!([q.pop(), q.pop(), q.pop(), q.pop()], [Some(third), Some(first), Some(second), None]);

@@ -51,7 +51,7 @@ impl<const BLOCK: usize> Ring<BLOCK> {
         numbers
     }
 
-    /// Asserts that [`around`](Ring::around) tells of each slot where it stands.
+    /// Asserts that [`around`](Ring::around) is right for each slot.
     fn check_around<P: Places>(&self, places: &P) {
         for most in [0, 1, usize::MAX - 1] {
             for (at, slot) in self.slots().into_iter().enumerate() {
@@ -225,7 +225,7 @@ fn a_line_that_rolls_on_behind_one_that_stays_does_not_grow() {
     let (mut ring, mut places) = (Ring::<4>::default(), <Few>::default());
     ring.push_back(&mut places, 0);
     for i in 0..5_000 {
-        // ten others stand in line at any time, and nobody is popped
+        // ten others are in line at any time, and none is popped
         ring.push_back(&mut places, 1 + i % 11);
         if i >= 10 {
             assert!(ring.leave(&mut places, 1 + (i - 10) % 11));

@@ -1,4 +1,4 @@
-//! Which of several runs is past its time limit, and when nobody watches any more.
+//! Which of several runs is past its time limit, and when the watching ends.
 
 use super::super::slot::WorkerSlot;
 use super::super::{Run, Worker};
@@ -30,7 +30,7 @@ fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
     (WorkQueue::new(), Arc::new(limits), count)
 }
 
-/// A run that began then is watched.
+/// Begins a run at this time, to be watched.
 fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<RunCell<u32, ()>> {
     q.add(key).unwrap();
     let mut cell = RunCell::new(q.shared.clone(), Arc::new(WorkerSlot::new(0)));

@@ -109,7 +109,7 @@ fn b11_a_run_that_has_ended_is_not_cancelled_in_place_of_another_keys() {
     assert!(worker.stop(Duration::MAX).wait().complete);
 }
 
-/// The worker with this number looks for a key and takes one.
+/// Has the worker with this number look for a key and take one.
 fn begins(handle: &Worker, at: usize) {
     let slot = handle.set.slot(at);
     assert!(handle.set.looks(&slot).is_some());
@@ -117,7 +117,7 @@ fn begins(handle: &Worker, at: usize) {
     handle.set.look_ended(&slot);
 }
 
-/// The run of the worker with this number ends.
+/// Ends the run of the worker with this number.
 fn ends(handle: &Worker, at: usize) {
     handle.set.run_ended(&handle.set.slot(at));
 }
@@ -127,7 +127,7 @@ fn poll<F: Future + Unpin>(future: &mut F, count: &Arc<Count>) -> Poll<F::Output
     Pin::new(future).poll(&mut Context::from_waker(&count.clone().into()))
 }
 
-/// A future of workers that nobody polls, and its handle.
+/// An unpolled future of workers, and its handle.
 fn idle(q: &WorkQueue<u32>) -> (impl Sized, Worker) {
     let workers = Worker::of(q).workers(0).run(|_: Run<u32>| async {}).expect("not too many");
     let handle = workers.worker();
@@ -216,7 +216,7 @@ fn a_drain_is_complete_if_nothing_is_left_of_any_kind_and_a_stop_whatever_is_lef
 fn as_many_workers_as_there_may_be_are_not_too_many() {
     let q = WorkQueue::<u32>::new();
     let (_workers, handle) = idle(&q);
-    // nobody comes any more, so that this costs nothing
+    // no worker comes any more, so this costs nothing
     assert!(handle.stop(Duration::MAX).wait().complete);
     assert!(handle.resize(MOST_WORKERS).is_ok());
     let error = handle.resize(MOST_WORKERS + 1).expect_err("one more is");

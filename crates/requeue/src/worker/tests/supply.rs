@@ -9,7 +9,7 @@ use crate::{FakeClock, WorkQueue};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Starts no thread: there is none for the first `short` attempts, and then nobody looks for a key.
+/// Starts no thread: the first `short` attempts fail, and then no thread looks for a key.
 struct Short {
     set: Arc<WorkerSet>,
     short: usize,
