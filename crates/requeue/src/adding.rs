@@ -47,7 +47,8 @@ impl<K: Eq, V> Shared<K, V> {
     #[inline(never)]
     fn lock_and_add(&self, key: K, hash: u32) -> AddResult<K, V> {
         let integer = word(&key);
-        // declared before the hold, so that they are dropped after it, also where users' code panics
+        // declared before the hold, so that they are dropped after it, also where users' code panics; the trigger is moved to the
+        // second on the slow path alone: on the fast one it stays in registers
         let mut in_memory;
         let mut trigger = Kept(Trigger::new(key, None));
         let mut hold = self.hold_to_add(None);
@@ -60,7 +61,8 @@ impl<K: Eq, V> Shared<K, V> {
         Ok(added)
     }
 
-    /// Slow path of [`lock_and_add`](Self::lock_and_add), inside its lock hold.
+    /// Slow path of [`lock_and_add`](Self::lock_and_add), inside its lock hold. (`Core::trigger` asks `Core::add_now` again,
+    /// which says no again.)
     #[inline(never)]
     fn slow_add(
         &self,

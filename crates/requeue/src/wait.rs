@@ -19,7 +19,7 @@
 //! together cost a few rounds and not one round each.
 //!
 //! **Timers.** One waiting thread, the leader, sleeps no longer than to the soonest timer; the others sleep
-//! until they are woken. If no thread waits, the queue's own alarm leads ([`bell`](crate::hold::alarms)): when
+//! until they are woken. If no thread waits, the queue's own alarm leads (`hold/alarms.rs`): when
 //! it fires, a task is woken to look, and the watch makes sure that one comes. No task is ever told to watch
 //! a timer. Whenever a caller waits and a timer is set, one of these holds as the lock is released: a leading
 //! thread wakes up in time; the alarm fires in time; or it has fired for this timer and a wake-up is on its

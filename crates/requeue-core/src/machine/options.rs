@@ -217,7 +217,8 @@ pub struct Asking {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InBackoff {
-    /// It asks for a run as if there were no failure. The failures stay, and so does the back-off's timer.
+    /// It asks for a run as if there were no failure: the key is ready now, at attempt 1. The failures stay, and so does the
+    /// back-off's timer, which brings a further run unless the run that begins absorbs it.
     #[default]
     Run,
     /// It joins the run after the back-off.

@@ -376,6 +376,7 @@ impl<K, V> Core<K, V> {
             self.expire_some(&limit);
         }
         if let How::Again(_) | How::Retry(_) = how {
+            // a call that sets a timer of its own takes a timer that is due as fired before it
             self.fire_if_due(slot);
         }
         let now = self.now;
@@ -464,7 +465,7 @@ impl<K, V> Core<K, V> {
                 if failed {
                     self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
                     if !moved {
-                        // a timer that is not the outcome's own readies it
+                        // an earlier timer, set before this run failed, comes first: its run is no retry
                         self.restart_attempts(slot);
                     }
                 }

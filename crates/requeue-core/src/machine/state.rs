@@ -123,8 +123,8 @@ pub struct Core<K, V = ()> {
     pub(super) phase: Phase,
     pub(super) sweep: Sweep,
     pub(super) timers_absorbed: bool,
-    /// A new key that is added for now goes to the back of the line, if it [enters at once](Self::enters_at_once): the queue
-    /// is open, and has no priorities, no groups and no order of the user's own.
+    /// A new key that is added for now goes to the back of the line: the queue is open, and has no priorities, no groups and
+    /// no order of the user's own.
     pub(super) fast_add: bool,
     /// The queue is open, and has no order of the user's own: a new key of an immediate trigger enters its line at once.
     pub(super) enters_ready: bool,

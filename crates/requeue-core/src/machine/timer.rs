@@ -148,8 +148,8 @@ impl<K, V> Core<K, V> {
     pub(super) fn timer_fires(&mut self, slot: u32, due: Instant) {
         self.tell_late(due);
         let since = due.min(self.now);
-        let flags = self.arena.flags(slot);
-        let priority = self.line.timer_priority(slot);
+        // read before the timer goes, which clears them
+        let (flags, priority) = (self.arena.flags(slot), self.line.timer_priority(slot));
         self.clear_timer(slot);
         if flags & TIMER_RESPECTS != 0 {
             self.make_dirty_respecting(slot, since, priority);

@@ -5,6 +5,18 @@
 //! limiters. In it: the state machine. After it, in this order: wake, tell the metrics, drop keys and values.
 //! A [`Hold`] is one such hold; its end does what comes after, even if a panic of user code unwinds through
 //! it.
+//!
+//! The ways to take the lock:
+//!
+//! | | for | reads the clock | fires timers |
+//! |---|---|---|---|
+//! | [`enter`](Shared::enter) | a look | if the time matters | those that are due |
+//! | [`look_for_key`](Shared::look_for_key) | a look for a key | if the time matters, and no key is in line or a timer can be due | as above |
+//! | [`look_at`](Shared::look_at) | a look at an instant that was read | no | as above |
+//! | [`hold`](Shared::hold) | any other call, such as the end of a run | if every call needs the time | no |
+//! | [`hold_to_add`](Shared::hold_to_add) | an add, which steps back for other callers | as above | no |
+//! | [`lock`](Shared::lock) | steps that user code must not be able to prevent | no | no |
+//! | [`with_waiters`](Shared::with_waiters) | the list of waiters alone: no work follows | no | no |
 
 mod alarms;
 mod far;

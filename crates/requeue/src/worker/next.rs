@@ -1,4 +1,21 @@
 //! The loop of a worker: it ends one run and takes the key of the next in one hold of the queue's lock.
+//!
+//! ```text
+//!   threads.rs run, async_worker.rs poll_run   the handler has returned, panicked, or was dropped
+//!      └─► WorkerLoop::end       a success is only noted (`succeeded`); anything else ends here: shared.rs finish
+//!   WorkerLoop::next             takes the run that succeeded out of its cell (`NextKey::ending`)
+//!      └─► look                  opens the hold. Meanwhile the worker may be told to leave (set.rs)
+//!             └─► NextKey::take  ends that run (get.rs Left::end), then takes a key: Hold::get
+//! ```
+//!
+//! | state | from when | until when |
+//! |---|---|---|
+//! | `succeeded` | the handler has returned `Done`, and nothing of users' is told of the end | the next `next` |
+//! | `NextKey::ending` | that `next` | the hold of its look |
+//! | `NextKey::has_run` | a key was taken | the hold of the next look, or `rest_after_run`: the slot shows a run, which may have ended |
+//! | `NextKey::may_refuse` | a look that begins with the end of a run | the next look |
+//! | `NextKey::at_once` | a key was taken in the hold in which a run ended | the next look |
+//! | `idle` | a spare worker has found no key | it has one |
 
 use super::outcome::Outcome;
 use super::run::{Run, RunCell};

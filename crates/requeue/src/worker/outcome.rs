@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is done; the failures of the key are forgotten.
+    /// It is done; the failures of the key are forgotten, as with [`Item::succeed`](crate::Item::succeed).
     Done,
     /// Not a failure: the failures are forgotten, a value that was not taken is dropped, and the
     /// key comes again after the delay.

@@ -1,5 +1,17 @@
-//! The end of a run, on a thread or in a task: its effect on the key, the hooks that are told of it, and what
-//! goes back to the queue.
+//! The end of a run, on a thread or in a task: the effect on the key, the calls of hooks, and the value that goes back.
+//!
+//! | the handler's outcome | `Decision` | the machine's `How` | `RunEnd`, for metrics | `Fate`, for `on_end` |
+//! |---|---|---|---|---|
+//! | `Done` | `Succeed` | `Succeed` | `Done` | `Done` |
+//! | `Again` | `Again` | `Again` | `Again` | `Again` |
+//! | `Postpone` | `Postpone` | `Again`, with the value | `Again` | `Again` |
+//! | `Retry`, a panic, dropped | `Retry(None)` | `Retry` | `Retry` | `Retry` |
+//! | `RetryAfter` | `Retry(Some)` | `Retry` | `Retry` | `Retry` |
+//! | `GiveUp`, or the last attempt failed | `GiveUp` | `GiveUp` | `GiveUp` | `GaveUp` |
+//!
+//! A run that is past its time limit or was cancelled has failed, whatever its outcome. A queue that is shut down refuses
+//! `Again`, `Postpone` and `Retry`: the run then ends as `How::Done`, and its fate is `Refused`. `How::Done` forgets no failures
+//! and is otherwise the end of `Item::done` and of dropped guards; no outcome of a handler is that.
 
 use super::outcome::{Fate, Outcome, RunReport};
 use super::rules::{Rules, report};
@@ -53,7 +65,7 @@ enum Decision {
     Again(Duration),
     /// With the payload.
     Postpone(Duration),
-    /// With a delay instead of the limiter's.
+    /// A failure. The limiter counts it and says when the key comes back, unless a delay is given in place of its own.
     Retry(Option<Duration>),
 }
 
