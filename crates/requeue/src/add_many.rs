@@ -135,7 +135,7 @@ impl<K: Eq, V> Shared<K, V> {
             Some(_) if self.bounded && entries.iter().any(|entry| self.asks_for(entry).is_some()) => {
                 // whether there is room for a trigger, and so whether the limiter is asked, depends on those before it
                 for Entry { trigger, options, hash, result } in entries {
-                    let accepted = self.try_trigger(trigger, *hash, options, reading, None);
+                    let accepted = self.try_trigger(trigger, *hash, options, reading, None, |_, _| ());
                     *result = accepted.map(|accepted| accepted.added);
                 }
                 return;

@@ -125,7 +125,7 @@ impl<K: Eq, V> Shared<K, V> {
         reading: Option<Instant>,
     ) -> Result<Accepted, AddError<K, V>> {
         let mut trigger = Kept(trigger);
-        self.try_trigger(&mut trigger.0, hash, options, reading, None)
+        self.try_trigger(&mut trigger.0, hash, options, reading, None, |_, _| ())
             .map_err(|reason| refused(&mut trigger.0, reason))
     }
 }

@@ -190,7 +190,7 @@ impl<K: Eq, V> Shared<K, V> {
     ) -> Result<AwaitedRun, AddError<K, V>> {
         let (teller, run) = RunTeller::pair();
         let mut trigger = Kept(trigger);
-        let accepted = self.try_trigger_and(&mut trigger.0, hash, options, None, None, |core, accepted| {
+        let accepted = self.try_trigger(&mut trigger.0, hash, options, None, None, |core, accepted| {
             core.await_run(accepted.ticket, Box::new(teller));
         });
         accepted.map(|_| run).map_err(|reason| refused(&mut trigger.0, reason))

@@ -30,6 +30,15 @@ pub(crate) struct Guard<'q, K, V> {
     pub(crate) run: Option<RunRef<K>>,
 }
 
+/// How far a retry got, for a caller that catches its panic.
+#[derive(Default)]
+pub(crate) struct RetryProgress {
+    /// The reading of the clock, the caller's or its own.
+    pub(crate) reading: Cell<Option<Instant>>,
+    /// The delay of the limiter. If the run has ended, it comes back after that: merge has panicked.
+    pub(crate) limiter_said: Cell<Option<Duration>>,
+}
+
 /// A run to be ended: with its guard, or under a guard that readers of the key still hold and that becomes
 /// inert.
 pub(crate) enum Ending<'a, K> {
@@ -105,29 +114,26 @@ impl<K> Ending<'_, K> {
 
     /// Ends the run with a failure, and puts its payload back. With `instead` the limiter is still asked, and
     /// its delay replaced. If a limiter panics, or the retry is refused, run and payload stay.
-    ///
-    /// Writes the limiter's delay to `asked` as soon as it is known: if merge panics after that, the run has
-    /// still ended.
     pub(crate) fn retry<V>(
         &mut self,
         shared: &Shared<K, V>,
         instead: Option<Duration>,
         payload: &mut Option<V>,
-        reading: &mut Option<Instant>,
-        asked: &Cell<Option<Duration>>,
+        progress: &RetryProgress,
     ) -> Result<Duration, Refused> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
-        let now = *reading.get_or_insert_with(|| shared.now());
+        let now = progress.reading.get().unwrap_or_else(|| shared.now());
+        progress.reading.set(Some(now));
         let ended = if shared.keeps_own() {
             let (delay, asking) = shared.ask(run, instead, now)?;
-            asked.set(Some(delay));
+            progress.limiter_said.set(Some(delay));
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
             self.end(shared, how, payload.take(), Some(now), true)
         } else {
             shared.with_limit(|limit| {
                 let delay = |failures, now| {
                     let delay = (limit.delay)(failures, now);
-                    asked.set(Some(delay));
+                    progress.limiter_said.set(Some(delay));
                     delay
                 };
                 let limit = Limit { delay: &delay, ..limit };
@@ -350,27 +356,27 @@ impl<K, V> Guard<'_, K, V> {
         let shared = owner.shared();
         let payload = DropsQuietly(payload);
         if run.is_some() {
-            let end = |run: &mut _, payload: &mut _| abandon(shared, run, payload, reading);
-            end_in_drop(shared, run, payload.0, end, later_end);
+            abandon_in_drop(shared, run, payload.0, reading);
         }
     }
 }
 
 /// Ends a run whose guard was dropped before a call has ended it.
 #[inline]
-pub(crate) fn abandon<K, V>(
+fn abandon<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
     payload: &mut Option<V>,
-    mut reading: Option<Instant>,
+    reading: Option<Instant>,
 ) {
     if shared.unfinished == Unfinished::Done {
         return finish(shared, run, false, reading, payload);
     }
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
-    if ending.retry(shared, None, payload, &mut reading, &Cell::new(None)).is_err() {
-        ending.end_refused(shared, reading, payload);
+    let progress = RetryProgress { reading: Cell::new(reading), ..RetryProgress::default() };
+    if ending.retry(shared, None, payload, &progress).is_err() {
+        ending.end_refused(shared, progress.reading.get(), payload);
     }
 }
 
@@ -404,15 +410,28 @@ fn force_end<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
     }
 }
 
-/// The [`Later`] of a guard.
-pub(crate) fn later_end<K, V>(run: RunRef<K>, value: Option<V>) -> Later<K, V> {
-    Later::End { run, value }
+/// Ends a run in a drop, as its guard does that is dropped.
+#[inline]
+pub(crate) fn abandon_in_drop<K, V>(
+    shared: &Shared<K, V>,
+    run: &mut Option<RunRef<K>>,
+    payload: &mut Option<V>,
+    reading: Option<Instant>,
+) {
+    let end = |run: &mut _, payload: &mut _| abandon(shared, run, payload, reading);
+    end_in_drop(shared, run, payload, end, |run, value| Later::End { run, value });
+}
+
+/// Ends a run in a drop, as done or as succeeded.
+pub(crate) fn done_in_drop<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>, succeeded: bool) {
+    let end = |run: &mut _, value: &mut _| finish(shared, run, succeeded, None, value);
+    end_in_drop(shared, run, &mut None, end, |run, _| Later::Done(run));
 }
 
 /// Ends a run in a drop: calls `end`, and if that panics before the run has ended, ends it without user code; later, if user code
 /// drops it under the lock.
 #[inline]
-pub(crate) fn end_in_drop<K, V>(
+fn end_in_drop<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
     payload: &mut Option<V>,

@@ -1,7 +1,7 @@
 //! Waiting for a key.
 
-use crate::ending::{after_end, end_in_drop, end_in_hold, finish};
-use crate::hold::{Hold, Later, Shared};
+use crate::ending::{after_end, done_in_drop, end_in_hold};
+use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
@@ -57,9 +57,6 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
     type Left = Left<K, V>;
-
-    #[inline]
-    fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     #[inline(always)]
     fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, left: &mut Self::Left) -> bool {
@@ -118,7 +115,7 @@ impl<K, V> Left<K, V> {
         if run.is_none() {
             return true;
         }
-        if hold.shared().journal.is_some() {
+        if hold.owner().journal.is_some() {
             return false;
         }
         let Some((key, worked)) = hold.core.finish(run) else { return false };
@@ -130,14 +127,14 @@ impl<K, V> Left<K, V> {
     #[inline(always)]
     pub(crate) fn end(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>, succeeded: bool) {
         if !self.finish(hold, run) {
-            self.in_full = end_in_hold(hold.shared(), hold, run, succeeded, &mut None);
+            self.in_full = end_in_hold(hold.owner(), hold, run, succeeded, &mut None);
         }
     }
 
     /// Ends the hold in which a run ended and a key was taken. Nothing in here unwinds.
     #[inline(always)]
     pub(crate) fn hand_out(self, taken: &Handout<K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
-        let (shared, Self { key, worked, in_full }) = (hold.shared(), self);
+        let (shared, Self { key, worked, in_full }) = (hold.owner(), self);
         hold.close_with(taken, worked, waker);
         Self { key, worked: None, in_full }.drop_after(shared);
     }
@@ -240,13 +237,6 @@ impl<'q, K, V> Get<'q, K, V> {
         Self { waiting: Waiting::new(owner), ask: One { ending } }
     }
 
-    /// Ends the run of a wait that was never polled.
-    fn end(&mut self) {
-        let shared = self.waiting.shared();
-        let end = |run: &mut _, value: &mut _| finish(shared, run, false, None, value);
-        end_in_drop(shared, &mut self.ask.ending, &mut None, end, |run, _| Later::Done(run));
-    }
-
     /// Blocks until there is a key, or the queue is shut down and worked off.
     ///
     /// ```
@@ -335,8 +325,9 @@ impl<K, V> Unpin for Get<'_, K, V> {}
 impl<K, V> Drop for Get<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
+        // the run of a wait that was never polled
         if self.ask.ending.is_some() {
-            self.end();
+            done_in_drop(self.waiting.shared(), &mut self.ask.ending, false);
         }
     }
 }

@@ -1,13 +1,12 @@
 //! [`Item`]: a held key, the guard that `get` returns.
 
-use crate::ending::{Guard, after_end, finish, put_back};
+use crate::ending::{Guard, RetryProgress, after_end, finish, put_back};
 use crate::failure::{BoxError, Failure};
 use crate::hold::Shared;
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::{Fence, Instant, Refused};
 use requeue_core::{Handout, RunRef};
-use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,7 +270,7 @@ impl<'q, K, V> Item<'q, K, V> {
 
     fn retry_with(mut self, instead: Option<Duration>) -> Result<Duration, RefusedItem<'q, K, V>> {
         let (shared, mut ending) = self.guard.ending();
-        let retried = ending.retry(shared, instead, &mut self.value, &mut None, &Cell::new(None));
+        let retried = ending.retry(shared, instead, &mut self.value, &RetryProgress::default());
         self.was_refused = retried.is_err();
         retried.map_err(|reason| RefusedItem { item: self, reason })
     }

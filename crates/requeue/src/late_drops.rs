@@ -1,6 +1,6 @@
 //! Makes up for drops that could not have the queue's lock (`hold/later.rs`).
 
-use crate::ending::{abandon, end_in_drop, finish, later_end, put_back};
+use crate::ending::{abandon_in_drop, done_in_drop, put_back};
 use crate::hold::{Later, Shared};
 use crate::panics::quietly;
 
@@ -14,14 +14,8 @@ impl<K, V> Shared<K, V> {
 
     fn make_up_for(&self, later: Later<K, V>) {
         match later {
-            Later::Done(run) => {
-                let end = |run: &mut _, value: &mut _| finish(self, run, false, None, value);
-                end_in_drop(self, &mut Some(run), &mut None, end, |run, _| Later::Done(run));
-            }
-            Later::End { run, mut value } => {
-                let end = |run: &mut _, value: &mut _| abandon(self, run, value, None);
-                end_in_drop(self, &mut Some(run), &mut value, end, later_end);
-            }
+            Later::Done(run) => done_in_drop(self, &mut Some(run), false),
+            Later::End { run, mut value } => abandon_in_drop(self, &mut Some(run), &mut value, None),
             Later::PutBack { run, mut value } => put_back(self, &mut Some(run), &mut value, false),
             Later::Waiter(id) => self.leave_waiting(id),
             Later::Drain(place) => drop(self.leave_drain(place)),

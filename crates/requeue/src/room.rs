@@ -166,7 +166,7 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
         loop {
             let waker = waits.then(&waker);
             let mut turn = Turn { ticket: Some(&mut *ticket), waker, clone: clone.take(), ..Turn::default() };
-            let answer = shared.try_trigger(trigger, *hash, options, reading, Some(&mut turn));
+            let answer = shared.try_trigger(trigger, *hash, options, reading, Some(&mut turn), |_, _| ());
             let (waits, old) = (turn.waits, (turn.old.take(), turn.clone.take()));
             quietly(|| drop(old));
             match (answer, waker) {

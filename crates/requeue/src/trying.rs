@@ -43,22 +43,10 @@ impl Turn<'_> {
 }
 
 impl<K: Eq, V> Shared<K, V> {
-    /// Tries a trigger once, in its `turn` if it may wait for room. Its delay counts from `reading`, or from now.
+    /// Tries a trigger once, in its `turn` if it may wait for room. Its delay counts from `reading`, or from now. Calls `then`
+    /// in the hold if the trigger is accepted.
     #[inline]
     pub(crate) fn try_trigger(
-        &self,
-        trigger: &mut Trigger<K, V>,
-        hash: u32,
-        options: &TriggerOptions,
-        reading: Option<Instant>,
-        turn: Option<&mut Turn<'_>>,
-    ) -> Result<Accepted, Refused> {
-        self.try_trigger_and(trigger, hash, options, reading, turn, |_, _| ())
-    }
-
-    /// Like [`try_trigger`](Self::try_trigger), and calls `then` in the hold if the trigger is accepted.
-    #[inline]
-    pub(crate) fn try_trigger_and(
         &self,
         trigger: &mut Trigger<K, V>,
         hash: u32,

@@ -196,7 +196,9 @@ impl Waiters {
         };
         self.taken += 1;
         self.link(at);
-        (WaiterId(at), self.lead(at, next))
+        let id = WaiterId(at);
+        let sleep = self.lead(&id, next);
+        (id, sleep)
     }
 
     /// Whether the entry waits as this kind, with a waker that wakes the same task.
@@ -205,11 +207,6 @@ impl Waiters {
         matches!(entry.state, State::Waiting)
             && entry.who == who
             && entry.waker.as_ref().is_some_and(|w| w.will_wake(waker))
-    }
-
-    /// Lets a caller that has looked go on waiting. Returns what `enter` does.
-    pub(crate) fn stay(&mut self, id: &WaiterId, next: Option<Instant>) -> Option<Instant> {
-        self.lead(id.0, next)
     }
 
     /// Lets a caller that has looked wait again, with this waker. Returns the old waker, to be dropped
@@ -234,7 +231,7 @@ impl Waiters {
         if !linked {
             self.link(id.0);
         }
-        (old, self.lead(id.0, next))
+        (old, self.lead(id, next))
     }
 
     /// Notes that the caller looks for a key. If it was woken, its wake-up has arrived.
@@ -338,10 +335,12 @@ impl Waiters {
         waker
     }
 
-    /// Settles who leads, for a caller that has looked and waits from now on: makes a thread the leader if
-    /// there is none, or updates its deadline. For a task the queue's alarm is set as the lock hold ends.
-    fn lead(&mut self, at: u32, next: Option<Instant>) -> Option<Instant> {
+    /// Settles who leads, for a caller that has looked and waits, or goes on waiting: makes a thread the leader if
+    /// there is none, or updates its deadline. For a task the queue's alarm is set as the lock hold ends. Returns
+    /// what [`enter`](Self::enter) does.
+    pub(crate) fn lead(&mut self, id: &WaiterId, next: Option<Instant>) -> Option<Instant> {
         self.fired = None;
+        let at = id.0;
         if self.entries[at as usize].who == Sleeper::Task {
             return None;
         }
@@ -358,30 +357,25 @@ impl Waiters {
     /// The waiters to wake now, given the number of ready keys, the soonest timer, and whether the queue is
     /// over. Called before every unlock.
     #[inline]
-    pub(crate) fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool, wakes: &mut Wakes) {
+    pub(crate) fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Wakes {
+        let mut wakes = Wakes::default();
         if self.waiting() == 0 {
-            return;
+            return wakes;
         }
         if over {
             wakes.more = self.release_all();
-            return;
+            return wakes;
         }
         if self.in_flight.is_none() && (ready > 0 || self.has_fired_for(next)) {
-            self.notify(wakes);
+            self.notify(&mut wakes);
         }
         if let Some(due) = next {
-            self.see_to(due, wakes);
+            self.see_to(due, &mut wakes);
         }
         if self.in_flight == Some(Sleeper::Task) && self.watch == Watch::Off && self.waiting() > 0 {
             self.watch = Watch::Asked;
             wakes.update_alarms = true;
         }
-    }
-
-    /// [`wakes`](Self::wakes) for the waiters alone.
-    pub(crate) fn wakes_of(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Wakes {
-        let mut wakes = Wakes::default();
-        self.wakes(ready, next, over, &mut wakes);
         wakes
     }
 
@@ -639,7 +633,7 @@ mod tests {
         /// Ends a lock hold. Returns who is woken, and sets the watch if it is requested.
         fn wakes(&mut self, ready: usize, next: Option<Instant>, over: bool) -> Vec<usize> {
             let before: Vec<usize> = self.counts.iter().map(|c| c.get()).collect();
-            let wakes = self.waiters.wakes_of(ready, next, over);
+            let wakes = self.waiters.wakes(ready, next, over);
             let Wakes { for_key, to_lead, more, update_alarms } = wakes;
             for_key.into_iter().chain(to_lead).chain(more).for_each(Waker::wake);
             if update_alarms {
@@ -739,7 +733,7 @@ mod tests {
     #[test]
     fn no_watch_is_set_where_nobody_else_waits_and_one_is_when_somebody_comes() {
         let mut c = Crowd::of_such(1, None, Sleeper::Task);
-        let wakes = c.waiters.wakes_of(1, None, false);
+        let wakes = c.waiters.wakes(1, None, false);
         assert!(wakes.for_key.is_some() && !wakes.update_alarms);
         assert_eq!(c.waiters.watch, Watch::Off);
         // a thread takes that key, and waits for the next
@@ -846,7 +840,7 @@ mod tests {
         assert_eq!(c.enter(Sleeper::Task, at(100)), None);
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
         assert_eq!((c.waiters.leader, c.waiters.alarm), (None, at(100)));
-        assert!(!c.waiters.wakes_of(0, at(100), false).update_alarms, "it is set");
+        assert!(!c.waiters.wakes(0, at(100), false).update_alarms, "it is set");
         assert_eq!(c.wakes(0, at(50), false), NOBODY, "no task is asked to");
         assert_eq!(c.waiters.alarm, at(50));
     }
@@ -857,7 +851,7 @@ mod tests {
         assert_eq!(c.wakes(0, at(100), false), NOBODY);
         c.waiters.timer_alarm_fired(Instant::from_nanos(100));
         assert_eq!(c.wakes(0, at(100), false), [2], "no key is ready yet: it looks");
-        assert!(!c.waiters.wakes_of(0, at(100), false).update_alarms, "nothing is to be set anew");
+        assert!(!c.waiters.wakes(0, at(100), false).update_alarms, "nothing is to be set anew");
         assert_eq!(c.waiters.alarm, None, "it has rung for this timer");
         // 2 is stuck
         c.waiters.watch_fired();
@@ -974,9 +968,9 @@ mod tests {
     #[test]
     fn a_leader_that_stays_sleeps_until_the_timer_that_is_the_soonest_by_now() {
         let mut c = Crowd::of(2, at(100));
-        assert_eq!(c.waiters.stay(&WaiterId(0), at(50)), at(50));
+        assert_eq!(c.waiters.lead(&WaiterId(0), at(50)), at(50));
         assert_eq!(c.waiters.leader, Some((0, Instant::from_nanos(50))));
-        assert_eq!(c.waiters.stay(&WaiterId(1), at(50)), None);
+        assert_eq!(c.waiters.lead(&WaiterId(1), at(50)), None);
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub(crate) trait Poller<'q, K, V> {
     /// Remains after the hold, to be reported to the metrics and dropped.
     type Left: Default;
 
-    /// Allocates room for `keys` keys, before the hold.
-    fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left);
+    /// Allocates room for `keys` keys, before the hold. One key needs none.
+    #[inline]
+    fn make_room(&mut self, _keys: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     /// In the hold: ends the previous run if that is quick. Otherwise returns false, and [`take`](Self::take)
     /// ends it.
@@ -268,7 +269,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let next = hold.core.next_wake();
         let (sleep, old) = match (&*waiter, clone) {
             (Some(id), clone) if hold.waiters().is_current(id, waker, who) => {
-                (hold.waiters().stay(id, next), clone)
+                (hold.waiters().lead(id, next), clone)
             }
             (_, None) => return Err(NeedsClone),
             (Some(id), Some(clone)) => {
@@ -281,7 +282,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 (sleep, None)
             }
         };
-        hold.shared().tell_journal(|journal| journal.wanted());
+        hold.owner().tell_journal(|journal| journal.wanted());
         hold.close();
         Ok((sleep, old))
     }

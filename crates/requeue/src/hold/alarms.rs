@@ -143,7 +143,7 @@ impl<K, V> Shared<K, V> {
                 Which::Timer => waiters.timer_alarm_fired(at),
                 Which::Watch => waiters.watch_fired(),
             }
-            waiters.wakes_of(ready, next, over)
+            waiters.wakes(ready, next, over)
         });
         self.deliver(wakes, None);
     }

@@ -382,7 +382,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls `f` with the limiter as a function of the key's count, for a limiter
-    /// that does not keep its own.
+    /// that does not keep its own. The default queue's is `(Doubling, Bucket)`: see `limiter/defaults.rs`.
     pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> R {
         let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
         let (counts, expire_after) = match self.keeps {
@@ -412,16 +412,20 @@ impl<K, V> Shared<K, V> {
 
     /// Tells the journal the state of a key from now on: nothing if the key is gone, otherwise that of its
     /// slot.
-    #[inline]
     pub(crate) fn tell_known(
         &self,
         core: &Core<K, V>,
         gone: Option<&K>,
         slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
     ) {
-        if self.journal.is_some() {
-            self.tell_known_in_full(core, gone, slot);
-        }
+        self.tell_journal(|journal| match gone {
+            Some(key) => journal.changed(key, None),
+            None => {
+                if let Some((key, state, value)) = slot(core).map(|slot| core.known_of(slot)) {
+                    journal.changed(key, state.and_then(|state| Known::of(&state, value)));
+                }
+            }
+        });
     }
 
     /// Tells the journal of a run's end, and takes the key back if the journal's store hands keys out.
@@ -444,7 +448,7 @@ impl<K, V> Shared<K, V> {
         slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
     ) {
         let slot = if ended.key.is_none() { slot(core) } else { None };
-        self.tell_known_in_full(core, ended.key.as_ref(), |_| slot);
+        self.tell_known(core, ended.key.as_ref(), |_| slot);
         if let (true, Some(slot)) = (self.takes_back, slot) {
             let (cancelled, key) = core.withdraw_ended(slot, |key, hash| self.filter.withdraw(key, hash));
             ended.key = key;
@@ -493,22 +497,6 @@ impl<K, V> Shared<K, V> {
         self.holders().iter().any(|workers| workers.cancel_run(&mut in_hold, how))
     }
 
-    fn tell_known_in_full(
-        &self,
-        core: &Core<K, V>,
-        gone: Option<&K>,
-        slot: impl FnOnce(&Core<K, V>) -> Option<u32>,
-    ) {
-        self.tell_journal(|journal| match gone {
-            Some(key) => journal.changed(key, None),
-            None => {
-                if let Some((key, state, value)) = slot(core).map(|slot| core.known_of(slot)) {
-                    journal.changed(key, state.and_then(|state| Known::of(&state, value)));
-                }
-            }
-        });
-    }
-
     /// Shuts the queue down. Also called when a handle is dropped.
     pub(crate) fn shut_down(&self, now: Instant) -> requeue_core::ShutDown {
         let mut hold = self.look_at(now);
@@ -543,8 +531,7 @@ impl<K, V> Shared<K, V> {
         // usually none
         let somebody = waiters.waiting() > 0 || !drains.is_empty() || !adders.is_empty();
         let wakes = somebody.then(|| {
-            let mut wakes = Wakes::default();
-            waiters.wakes(core.servable(), core.next_wake(), core.is_over(), &mut wakes);
+            let mut wakes = waiters.wakes(core.servable(), core.next_wake(), core.is_over());
             if !drains.is_empty() {
                 let now = (core.releases(), core.waiting_until());
                 if core.is_drained() || now != *drain_notice {
@@ -732,16 +719,11 @@ impl<K, V> Locked for Shared<K, V> {
 }
 
 impl<'a, K, V> Hold<'a, K, V> {
-    #[inline]
-    pub(crate) fn shared(&self) -> &'a Shared<K, V> {
-        self.owner()
-    }
-
     /// Takes the next key. Keys cease to be pending only through this, [`get_up_to`](Self::get_up_to) and
     /// [`cancel`](Self::cancel).
     #[inline(always)]
     pub(crate) fn get(&mut self) -> Got<K, V> {
-        let shared = self.shared();
+        let shared = self.owner();
         loop {
             match self.core.get_and(|key, hash| shared.filter.withdraw(key, hash)) {
                 // by reference to the key: a handout that is passed on goes through memory, in each queue
@@ -756,7 +738,7 @@ impl<'a, K, V> Hold<'a, K, V> {
     /// Forgets a key whose run may not begin.
     #[cold]
     fn forget_handout(&mut self, handout: Handout<K, V>) {
-        let shared = self.shared();
+        let shared = self.owner();
         shared.tell_journal(|journal| journal.refused(handout.run.key()));
         self.core.take_back_handout(handout, |key, hash| shared.filter.withdraw(key, hash));
     }
@@ -764,14 +746,14 @@ impl<'a, K, V> Hold<'a, K, V> {
     /// Takes the next keys, at most `most`. Returns how many.
     #[inline]
     pub(crate) fn get_up_to(&mut self, most: usize, each: impl FnMut(Handout<K, V>)) -> usize {
-        if self.shared().takes_back {
+        if self.owner().takes_back {
             let next = || match self.get() {
                 Got::Item(handout) => Some(handout),
                 Got::Empty | Got::ShutDown => None,
             };
             return std::iter::from_fn(next).take(most).map(each).count();
         }
-        let filter = &self.shared().filter;
+        let filter = &self.owner().filter;
         self.core.get_up_to(most, |key, hash| filter.withdraw(key, hash), each)
     }
 
@@ -781,7 +763,7 @@ impl<'a, K, V> Hold<'a, K, V> {
         K: Borrow<Q>,
         Q: Eq + ?Sized,
     {
-        let filter = &self.shared().filter;
+        let filter = &self.owner().filter;
         self.core.cancel(key, hash, |key, hash| filter.withdraw(key, hash))
     }
 

@@ -1,16 +1,15 @@
 //! One async worker. Tasks and [`WorkerFuture`](super::WorkerFuture) poll it and drop it.
 
 use super::next::WorkerLoop;
-use super::outcome::IntoOutcome;
+use super::outcome::{IntoOutcome, Outcome};
 use super::run::Run;
-use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared};
+use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared, call};
 use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock, TaskAlarm};
 use crate::failure::Failure;
 use crate::panics::quietly;
-use crate::wait::Step;
+use crate::wait::{Sleeper, Step};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -69,15 +68,8 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
     #[inline]
     fn next(&mut self, shared: &WorkerShared<K, V>, cx: &mut Context<'_>) -> Poll<Option<Run<K, V>>> {
         let waker = cx.waker();
-        let step = self.worker.next(
-            shared,
-            || waker,
-            |waiting, ask| match waiting.poll(ask, cx, None) {
-                Poll::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
-                Poll::Pending => Step::Sleep(None),
-            },
-        );
-        match step {
+        shared.queue.install_alarms();
+        match self.worker.next(shared, || waker, Sleeper::Task) {
             Step::Ready(run) => {
                 self.idle_alarm.end();
                 Poll::Ready(run)
@@ -94,13 +86,13 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
     /// Calls the handler, whose future is polled from now on.
     #[inline]
     fn begin<F: Fn(Run<K, V>) -> Fut>(&mut self, shared: &WorkerShared<K, V>, handler: &F, run: Run<K, V>) {
-        match catch_unwind(AssertUnwindSafe(|| handler(run))) {
+        match call(|| handler(run)) {
             Ok(future) => {
                 self.handler.set(Some(future));
-                let began = self.worker.cell().and_then(|cell| cell.began);
+                let began = self.worker.cell.as_ref().and_then(|cell| cell.began);
                 self.until = began.zip(shared.rules.time_limit).map(|(began, limit)| began + limit);
             }
-            Err(panic) => self.worker.end(shared, HandlerEnd::Panicked(panic), None, false),
+            Err(panic) => self.worker.end(shared, HandlerEnd::of(Err(panic))),
         }
     }
 
@@ -119,23 +111,23 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
             return Poll::Ready(());
         }
         let handler = &mut self.handler;
-        let returned = catch_unwind(AssertUnwindSafe(|| match handler.as_mut().as_pin_mut() {
+        let polled = call(|| match handler.as_mut().as_pin_mut() {
             Some(future) => future.poll(cx).map(IntoOutcome::into_outcome),
             None => Poll::Pending,
-        }));
-        let end = match returned {
+        });
+        let said = match polled {
             Ok(Poll::Pending) => {
                 if let Some(until) = self.until {
                     quietly(|| self.alarm.set(&*shared.queue.clock, until, cx.waker()));
                 }
                 return Poll::Pending;
             }
-            Ok(Poll::Ready(outcome)) => HandlerEnd::Returned(outcome),
-            Err(panic) => HandlerEnd::Panicked(panic),
+            Ok(Poll::Ready(outcome)) => Ok(outcome),
+            Err(panic) => Err(panic),
         };
         let late =
             self.is_late(shared).then(|| Failure::TimeLimit(shared.rules.time_limit.unwrap_or_default()));
-        self.end(shared, end, late.as_ref());
+        self.end(shared, said, late.as_ref());
         Poll::Ready(())
     }
 }
@@ -157,10 +149,10 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
         if self.handler.is_none() {
             return;
         }
-        if let Some(cell) = self.worker.cell() {
+        if let Some(cell) = &self.worker.cell {
             cell.cancel();
         }
-        self.end(shared, HandlerEnd::Dropped(failure), None);
+        self.end(shared, Err(failure), None);
         // the caller may not poll it soon
         self.worker.rest_after_run(&shared.set);
     }
@@ -171,11 +163,11 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
     }
 
     #[inline]
-    fn end(&mut self, shared: &WorkerShared<K, V>, end: HandlerEnd, late: Option<&Failure>) {
+    fn end(&mut self, shared: &WorkerShared<K, V>, said: Result<Outcome, Failure>, late: Option<&Failure>) {
         self.alarm.end();
         // first the handler, so that its payload is back when the run ends
         quietly(|| self.handler.set(None));
-        self.worker.end(shared, end, late, false);
+        self.worker.end(shared, HandlerEnd { late, ..HandlerEnd::of(said) });
     }
 
     fn is_late(&self, shared: &WorkerShared<K, V>) -> bool {

@@ -23,15 +23,15 @@ use super::set::{LEAVE, Rest, WorkerSet};
 use super::shared::{HandlerEnd, WorkerShared};
 use super::slot::WorkerSlot;
 use crate::Instant;
-use crate::ending::{end_in_drop, finish};
+use crate::ending::done_in_drop;
 use crate::failure::Failure;
 use crate::get::Left;
-use crate::hold::{Hold, Later, Shared};
+use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, quietly};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::unfinished::CancelRun;
-use crate::wait::Step;
+use crate::wait::{Sleeper, Step};
 use crate::waiting::{PollResult, Poller, Waiting};
 use requeue_core::{Got, Handout, RunRef};
 use std::mem::take;
@@ -56,9 +56,6 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
     type Got = Handout<K, V>;
     type Taken = Handout<K, V>;
     type Left = Left<K, V>;
-
-    #[inline]
-    fn make_room(&mut self, _: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
 
     #[inline]
     fn take(
@@ -113,7 +110,7 @@ pub(super) struct WorkerLoop<K: 'static, V: 'static> {
     waiting: Waiting<'static, K, V>,
     ask: NextKey<K>,
     /// The cell of the current run. All runs use one cell, unless a handler has kept its [`Run`].
-    cell: Option<Arc<RunCell<K, V>>>,
+    pub(super) cell: Option<Arc<RunCell<K, V>>>,
     /// The handler has succeeded: the next look ends the run.
     succeeded: bool,
     /// Until when the worker waits for a key, if it leaves then.
@@ -135,25 +132,20 @@ impl<K, V> WorkerLoop<K, V> {
         Self { slot, waiting, ask, cell: None, succeeded: false, idle: None }
     }
 
-    /// The cell of the current run.
-    pub(super) fn cell(&self) -> Option<&Arc<RunCell<K, V>>> {
-        self.cell.as_ref()
-    }
-
     /// Ends the previous run, if it succeeded, and looks for a key. `None` if the worker has left.
     #[inline]
     pub(super) fn next<'w>(
         &mut self,
         shared: &WorkerShared<K, V>,
         waker: impl Fn() -> &'w Waker,
-        look: impl FnMut(&mut Waiting<'static, K, V>, &mut NextKey<K>) -> Step<Option<Handout<K, V>>>,
+        who: Sleeper,
     ) -> Step<Option<Run<K, V>>> {
         let mut cell = self.cell.take();
         if self.succeeded && !cell.as_ref().is_some_and(RunCell::is_unique) {
             // the handler has kept its `Run` and goes on reading the key
             self.succeeded = false;
             if let Some(cell) = cell.take() {
-                quietly(|| shared.finish(cell, HandlerEnd::Returned(Outcome::Done), None, false, false));
+                quietly(|| shared.finish(cell, HandlerEnd::of(Ok(Outcome::Done))));
             }
         }
         let mut unique = cell.as_mut().and_then(Arc::get_mut);
@@ -162,7 +154,7 @@ impl<K, V> WorkerLoop<K, V> {
             (self.ask.ending, payload) = cell.take_run();
         }
         let payload = DropsQuietly(&mut payload);
-        match self.look(&shared.set, payload.0, waker, look) {
+        match self.look(&shared.set, payload.0, waker, who) {
             Step::Ready(Some(handout)) => {
                 let (run, value, began) = (self.slot.run(), handout.value, shared.begins());
                 let cell = match unique {
@@ -199,7 +191,7 @@ impl<K, V> WorkerLoop<K, V> {
         set: &WorkerSet,
         payload: &mut Option<V>,
         waker: impl Fn() -> &'w Waker,
-        mut look: impl FnMut(&mut Waiting<'static, K, V>, &mut NextKey<K>) -> Step<Option<Handout<K, V>>>,
+        who: Sleeper,
     ) -> Step<Option<Handout<K, V>>> {
         loop {
             self.ask.may_refuse = self.ask.has_run;
@@ -210,19 +202,19 @@ impl<K, V> WorkerLoop<K, V> {
                     None => return Step::Ready(None),
                 }
             }
-            let step = look(&mut self.waiting, &mut self.ask);
+            let step = self.waiting.look(&mut self.ask, &waker, None, who);
             if payload.is_some() {
                 quietly(|| drop(payload.take()));
             }
             match step {
-                Step::Ready(Some(handout)) => {
+                Step::Ready(Ok(Some(handout))) => {
                     if !self.ask.at_once {
                         set.look_ended(&self.slot);
                     }
                     self.idle = None;
                     return Step::Ready(Some(handout));
                 }
-                Step::Ready(None) => {
+                Step::Ready(_) => {
                     set.is_over(&self.slot);
                     return Step::Ready(None);
                 }
@@ -242,42 +234,19 @@ impl<K, V> WorkerLoop<K, V> {
         }
     }
 
-    /// Ends a run whose handler is gone: with the next look if it succeeded, otherwise now. With `late` the run is past its time
-    /// limit, whatever its outcome; `reported` says that the hook was told of that already.
+    /// Ends a run whose handler is gone: with the next look if it succeeded, otherwise now. A run that `cancel_run` told to end
+    /// has failed, whatever its handler said.
     #[inline]
-    pub(super) fn end(
-        &mut self,
-        shared: &WorkerShared<K, V>,
-        end: HandlerEnd,
-        late: Option<&Failure>,
-        reported: bool,
-    ) {
+    pub(super) fn end(&mut self, shared: &WorkerShared<K, V>, mut end: HandlerEnd<'_>) {
         if let Some(how) = self.slot.cancelled(self.slot.run()) {
-            return self.end_cancelled(shared, end, late, reported, how);
+            end.late = end.late.or(Some(&Failure::Cancelled));
+            end.gives_up = how == CancelRun::GiveUp;
         }
-        if matches!(end, HandlerEnd::Returned(Outcome::Done))
-            && late.is_none()
-            && shared.ends_with_next_look()
-        {
+        if end.is_success() && shared.ends_with_next_look() {
             self.succeeded = true;
         } else if let Some(cell) = self.cell.take() {
             // users' code that panics as a run ends (merge, a limiter) must not end the worker
-            quietly(|| shared.finish(cell, end, late, reported, false));
-        }
-    }
-
-    /// Ends a run that `cancel_run` told to end: it has failed, whatever its handler said.
-    fn end_cancelled(
-        &mut self,
-        shared: &WorkerShared<K, V>,
-        end: HandlerEnd,
-        late: Option<&Failure>,
-        reported: bool,
-        how: CancelRun,
-    ) {
-        if let Some(cell) = self.cell.take() {
-            let late = late.or(Some(&Failure::Cancelled));
-            quietly(|| shared.finish(cell, end, late, reported, how == CancelRun::GiveUp));
+            quietly(|| shared.finish(cell, end));
         }
     }
 
@@ -291,9 +260,7 @@ impl<K, V> WorkerLoop<K, V> {
     pub(super) fn look_failed(&mut self, shared: &WorkerShared<K, V>) {
         let Self { ask, cell, .. } = self;
         if ask.ending.is_some() {
-            let end = |run: &mut _, value: &mut _| finish(&shared.queue, run, true, None, value);
-            let later = |run, _| Later::Done(run);
-            quietly(|| end_in_drop(&shared.queue, &mut ask.ending, &mut None, end, later));
+            quietly(|| done_in_drop(&shared.queue, &mut ask.ending, true));
         }
         // a run that was taken and has no handler ends as a dropped guard does
         quietly(|| drop(cell.take()));

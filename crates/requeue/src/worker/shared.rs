@@ -18,12 +18,11 @@ use super::rules::{Rules, report};
 use super::run::{Run, RunCell};
 use super::set::WorkerSet;
 use crate::Instant;
-use crate::ending::Ending;
+use crate::ending::{Ending, RetryProgress};
 use crate::failure::Failure;
 use crate::hold::Shared;
 use crate::panics::{DropsQuietly, FirstPanic, quietly};
 use std::any::Any;
-use std::cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,17 +39,24 @@ pub(super) struct WorkerShared<K: 'static, V: 'static> {
 }
 
 /// How a handler ended.
-pub(super) enum HandlerEnd {
-    Returned(Outcome),
-    Panicked(Box<dyn Any + Send>),
-    /// The handler was dropped before it returned, for this reason.
-    Dropped(Failure),
+pub(super) struct HandlerEnd<'a> {
+    /// Its outcome, or why it has none: it panicked, or was dropped.
+    said: Result<Outcome, Failure>,
+    /// The run has failed, whatever the outcome: it is past its time limit, or was cancelled.
+    pub(super) late: Option<&'a Failure>,
+    /// The hook was told of `late` already.
+    pub(super) reported: bool,
+    /// A failure is the last.
+    pub(super) gives_up: bool,
 }
 
-impl HandlerEnd {
-    /// The end of a handler that was called with its panic caught.
-    pub(super) fn of(returned: Result<Outcome, Box<dyn Any + Send>>) -> Self {
-        returned.map_or_else(Self::Panicked, Self::Returned)
+impl HandlerEnd<'_> {
+    pub(super) fn of(said: Result<Outcome, Failure>) -> Self {
+        Self { said, late: None, reported: false, gives_up: false }
+    }
+
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self.said, Ok(Outcome::Done)) && self.late.is_none()
     }
 }
 
@@ -96,19 +102,12 @@ impl<K, V> WorkerShared<K, V> {
         self.rules.on_end.is_empty() && !self.queue.keeps_own()
     }
 
-    /// Ends a run whose handler is gone. With `late` it is past its time limit,
-    /// whatever the handler said; `reported`: the hook has heard of that already. If `gives_up`, a failure is the last.
-    pub(super) fn finish(
-        &self,
-        cell: Arc<RunCell<K, V>>,
-        end: HandlerEnd,
-        late: Option<&Failure>,
-        reported: bool,
-        gives_up: bool,
-    ) {
+    /// Ends a run whose handler is gone.
+    pub(super) fn finish(&self, cell: Arc<RunCell<K, V>>, end: HandlerEnd<'_>) {
         let mut left = cell.left.lock().take();
         let payload = DropsQuietly(&mut left);
-        let (decision, said) = self.decide(cell.guard.key(), end, late, reported, gives_up, cell.attempt);
+        let late = end.late;
+        let (decision, said) = self.decide(cell.guard.key(), end, cell.attempt);
         cell.slot.ends_run();
         match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
             (Ok(mut cell), true) => {
@@ -147,43 +146,25 @@ impl<K, V> WorkerShared<K, V> {
         panic.resume();
     }
 
-    /// Decides what becomes of the key, and reports failures: one that is past its time
-    /// limit may have been already. Also the failure that the handler itself told of.
-    fn decide(
-        &self,
-        key: &K,
-        end: HandlerEnd,
-        late: Option<&Failure>,
-        reported: bool,
-        gives_up: bool,
-        attempt: u32,
-    ) -> (Decision, Option<Failure>) {
+    /// Decides what becomes of the key, and reports failures. Also the failure that the handler itself told of.
+    fn decide(&self, key: &K, end: HandlerEnd<'_>, attempt: u32) -> (Decision, Option<Failure>) {
+        let HandlerEnd { said, late, reported, gives_up } = end;
         let (mut last, mut instead) = (gives_up, None);
-        let said = match end {
-            HandlerEnd::Returned(Outcome::Done) if late.is_none() => return (Decision::Succeed, None),
-            HandlerEnd::Returned(Outcome::Again(delay)) if late.is_none() => {
-                return (Decision::Again(delay), None);
-            }
-            HandlerEnd::Returned(Outcome::Postpone(delay)) if late.is_none() => {
-                return (Decision::Postpone(delay), None);
-            }
-            HandlerEnd::Returned(Outcome::Done | Outcome::Again(_) | Outcome::Postpone(_)) => None,
-            HandlerEnd::Returned(Outcome::Retry(error)) => Some(Failure::Error(error)),
-            HandlerEnd::Returned(Outcome::RetryAfter(delay, error)) => {
+        let said = match said {
+            Ok(Outcome::Done) if late.is_none() => return (Decision::Succeed, None),
+            Ok(Outcome::Again(delay)) if late.is_none() => return (Decision::Again(delay), None),
+            Ok(Outcome::Postpone(delay)) if late.is_none() => return (Decision::Postpone(delay), None),
+            Ok(Outcome::Done | Outcome::Again(_) | Outcome::Postpone(_)) => None,
+            Ok(Outcome::Retry(error)) => Some(Failure::Error(error)),
+            Ok(Outcome::RetryAfter(delay, error)) => {
                 instead = late.is_none().then_some(delay);
                 Some(Failure::Error(error))
             }
-            HandlerEnd::Returned(Outcome::GiveUp(error)) => {
+            Ok(Outcome::GiveUp(error)) => {
                 last |= late.is_none();
                 Some(Failure::Error(error))
             }
-            HandlerEnd::Panicked(panic) => {
-                let failure = Failure::Panic(message(&*panic));
-                // a payload may panic when it is dropped, and so may an error below
-                quietly(|| drop(panic));
-                Some(failure)
-            }
-            HandlerEnd::Dropped(failure) => Some(failure),
+            Err(failure) => Some(failure),
         };
         if let Some(failure) = late.or(said.as_ref()) {
             if !reported {
@@ -230,24 +211,20 @@ impl<K, V> WorkerShared<K, V> {
 
     /// Ends the run with a retry, whatever of users' code panics meanwhile.
     fn retry(&self, ending: &mut Ending<'_, K>, instead: Option<Duration>, payload: &mut Option<V>) -> Fate {
-        let queue = &*self.queue;
-        let (asked, mut reading) = (cell::Cell::new(None), None);
-        let retried =
-            catch_unwind(AssertUnwindSafe(|| ending.retry(queue, instead, payload, &mut reading, &asked)));
-        let panic = match retried {
+        let (queue, progress) = (&*self.queue, RetryProgress::default());
+        let panic = match catch_unwind(AssertUnwindSafe(|| ending.retry(queue, instead, payload, &progress)))
+        {
             Ok(Ok(delay)) => return Fate::Retry(delay),
             Ok(Err(_)) => return Fate::Refused,
-            Err(panic) => panic,
+            Err(panic) => text_of(panic),
         };
-        let said = message(&*panic);
-        quietly(|| drop(panic));
         if ending.has_ended(queue) {
             // merge has panicked, and the key comes back all the same
-            return Fate::Retry(instead.or(asked.get()).unwrap_or_default());
+            return Fate::Retry(instead.or(progress.limiter_said.get()).unwrap_or_default());
         }
-        // the time of the retry is unknown: the key is given up, not lost silently
-        let who = if reading.is_some() { "limiter" } else { "clock" };
-        let failure = Failure::Error(format!("the {who} panicked: {said}").into());
+        // nobody can say when: the key is given up, not lost silently
+        let who = if progress.reading.get().is_some() { "limiter" } else { "clock" };
+        let failure = Failure::Error(format!("the {who} panicked: {panic}").into());
         if let Some(key) = ending.key() {
             report(&self.rules.on_give_up, key, &failure);
         }
@@ -260,13 +237,22 @@ impl<K, V> WorkerShared<K, V> {
     }
 }
 
+/// Calls a handler.
+#[inline]
+pub(super) fn call<T>(handler: impl FnOnce() -> T) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(handler)).map_err(|panic| Failure::Panic(text_of(panic)))
+}
+
 /// The text of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&str>() {
+fn text_of(panic: Box<dyn Any + Send>) -> String {
+    let text = if let Some(text) = panic.downcast_ref::<&str>() {
         (*text).to_string()
     } else if let Some(text) = panic.downcast_ref::<String>() {
         text.clone()
     } else {
         "something that is not text".to_string()
-    }
+    };
+    // what was panicked with may panic when it is dropped
+    quietly(|| drop(panic));
+    text
 }

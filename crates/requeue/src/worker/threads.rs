@@ -4,14 +4,13 @@ use super::limit::Limits;
 use super::next::WorkerLoop;
 use super::outcome::{IntoOutcome, Outcome};
 use super::run::Run;
-use super::set::WorkerSet;
-use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared};
+use super::shared::{AFTER_PANIC, HandlerEnd, WorkerShared, call};
 use super::supply::{Spawner, WorkerSupply};
 use crate::blocking::ThisThread;
+use crate::failure::Failure;
 use crate::panics::quietly;
 use crate::wait::{Sleeper, Step};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The threads of one worker.
@@ -36,10 +35,6 @@ where
         Self { shared, limits, handler }
     }
 
-    fn set(&self) -> &WorkerSet {
-        &self.shared.set
-    }
-
     fn thread_name(&self) -> String {
         match self.shared.queue.name.as_str() {
             "" => "requeue-worker".to_string(),
@@ -55,7 +50,9 @@ where
             // users' code that panics as a key is taken (a clock, an order) must not end the thread
             match quietly(|| self.next(&mut worker)) {
                 Some(Some(run)) => self.run(&mut worker, run),
+                // the worker has left
                 Some(None) => break,
+                // it has panicked
                 None => {
                     worker.look_failed(&self.shared);
                     std::thread::sleep(AFTER_PANIC);
@@ -68,7 +65,7 @@ where
 
     /// Ends the watching of time limits if no thread is left. Called when one has left, or could not be started.
     fn has_left(&self) {
-        if let (Some(limits), 0) = (&self.limits, self.set().workers()) {
+        if let (Some(limits), 0) = (&self.limits, self.shared.set.workers()) {
             limits.end();
         }
     }
@@ -79,13 +76,7 @@ where
         let thread = ThisThread::default();
         let waker = || thread.waker();
         loop {
-            let step = worker.next(&self.shared, waker, |waiting, ask| {
-                match waiting.look(ask, waker, None, Sleeper::Thread) {
-                    Step::Ready(outcome) => Step::Ready(outcome.unwrap_or(None)),
-                    Step::Sleep(until) => Step::Sleep(until),
-                }
-            });
-            match step {
+            match worker.next(&self.shared, waker, Sleeper::Thread) {
                 Step::Ready(run) => return run,
                 Step::Sleep(until) => thread.sleep(until, &*self.shared.queue.clock),
             }
@@ -98,27 +89,26 @@ where
         if let Some(limits) = &self.limits {
             return self.run_limited(limits, worker, run);
         }
-        let returned = self.call(run);
-        worker.end(&self.shared, HandlerEnd::of(returned), None, false);
+        worker.end(&self.shared, HandlerEnd::of(self.call(run)));
     }
 
     #[inline]
-    fn call(&self, run: Run<K, V>) -> std::thread::Result<Outcome> {
-        catch_unwind(AssertUnwindSafe(|| (self.handler)(run).into_outcome()))
+    fn call(&self, run: Run<K, V>) -> Result<Outcome, Failure> {
+        call(|| (self.handler)(run).into_outcome())
     }
 
     fn run_limited(&self, limits: &Arc<Limits<K, V>>, worker: &mut WorkerLoop<K, V>, run: Run<K, V>) {
-        let Some(cell) = worker.cell() else { return };
+        let Some(cell) = &worker.cell else { return };
         let began = cell.began;
         if let Some(began) = began {
             limits.watch(began, cell);
         }
-        let returned = self.call(run);
-        let reported = worker.cell().is_some_and(|cell| cell.return_now());
+        let said = self.call(run);
+        let reported = worker.cell.as_ref().is_some_and(|cell| cell.return_now());
         let is_late = reported
             || began.is_some_and(|began| self.shared.now().is_some_and(|now| limits.is_over(began, now)));
         let late = is_late.then(|| limits.failure());
-        worker.end(&self.shared, HandlerEnd::of(returned), late.as_ref(), reported);
+        worker.end(&self.shared, HandlerEnd { late: late.as_ref(), reported, ..HandlerEnd::of(said) });
     }
 }
 
@@ -139,7 +129,7 @@ where
         match thread.spawn(work) {
             Ok(_) => Ok(true),
             Err(error) => {
-                self.set().leave(at);
+                self.shared.set.leave(at);
                 self.has_left();
                 Err(error)
             }
