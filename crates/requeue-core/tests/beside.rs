@@ -153,7 +153,7 @@ fn a_store_is_told_the_state_of_a_key_and_takes_it_back() {
     assert_eq!(run.slot(), slot);
     assert!(matches!(core.withdraw_ended(slot, |_, _| ()), (None, None)), "it is held");
     let limit = Limit { delay: &|_, _| SECOND, counts: true, expire_after: None };
-    assert!(core.end(run, How::Retry(RetryDelay::Limited(limit)), None).is_ok());
+    assert!(core.end(run, How::Retry(RetryDelay::Limited(limit, None)), None).is_ok());
     assert_eq!(core.withdraw_ended(slot, |_, _| ()).1, Some(1));
     assert_eq!(core.num_requeues(&1, 1), 0);
 }

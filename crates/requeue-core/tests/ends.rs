@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A limiter that counts failures itself, and one whose failures the queue counts.
 const UNCOUNTED: Limit<'static> = Limit { delay: &|_, _| SECOND, counts: false, expire_after: None };
 const COUNTED: Limit<'static> = Limit { delay: &|_, _| SECOND, counts: true, expire_after: None };
-const RETRY_NOW: How<'static> = How::Retry(RetryDelay::Instead(UNCOUNTED, Duration::ZERO));
+const RETRY_NOW: How<'static> = How::Retry(RetryDelay::Limited(UNCOUNTED, Some(Duration::ZERO)));
 
 type Queue = Core<u32, Vec<u32>>;
 
@@ -110,7 +110,7 @@ fn a_run_that_is_put_back_when_all_is_over_is_in_line_and_the_queue_is_not_over(
 
 #[test]
 fn the_payload_of_a_run_goes_back_exactly_where_another_run_is_to_come() {
-    let retry_later = How::Retry(RetryDelay::Limited(UNCOUNTED));
+    let retry_later = How::Retry(RetryDelay::Limited(UNCOUNTED, None));
     for (how, triggered) in [
         (RETRY_NOW, false),
         (retry_later, false),
@@ -142,7 +142,7 @@ fn failures_keep_a_key_whose_run_is_done_until_they_are_forgotten() {
     let mut core = queue();
     add(&mut core, 1, &[]);
     let item = get(&mut core);
-    let retry = How::Retry(RetryDelay::Instead(COUNTED, Duration::ZERO));
+    let retry = How::Retry(RetryDelay::Limited(COUNTED, Some(Duration::ZERO)));
     let _ = core.end(item.run, retry, None).expect("open");
     let item = get(&mut core);
     let ended = core.finished(item.run, false);

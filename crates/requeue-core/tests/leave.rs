@@ -247,7 +247,7 @@ fn the_next_run_of_a_cancelled_key_is_its_first_attempt_whatever_its_failures() 
     add(&mut q, 1);
     let Got::Item(item) = q.get() else { panic!("1 is ready") };
     let limit = Limit { delay: &|_, _| SEC, counts: true, expire_after: None };
-    assert!(q.end(item.run, How::Retry(RetryDelay::Limited(limit)), None).is_ok());
+    assert!(q.end(item.run, How::Retry(RetryDelay::Limited(limit, None)), None).is_ok());
     assert_eq!(q.state(&1, 1).map(|state| (state.failures, state.attempt)), Some((1, 2)));
     let (cancelled, gone) = q.cancel(&1, 1, |_, _| panic!("it was not published"));
     assert!(cancelled.is_some_and(|cancelled| cancelled.waiting_until.is_some()) && gone.is_none());

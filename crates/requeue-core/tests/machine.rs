@@ -307,7 +307,7 @@ fn b1_values_merge_older_first_and_die_with_the_last_reason() {
     assert_eq!(item.value, Some(vec![1, 2, 3]));
     // the value of a run goes back in front of what came meanwhile
     q.add_value(1, Some(vec![4]), NOW).expect("open");
-    let retry = How::Retry(RetryDelay::Limited(limit(&doubling)));
+    let retry = How::Retry(RetryDelay::Limited(limit(&doubling), None));
     let _ = q.on().end(item.run, retry, Some(vec![1])).expect("open");
     let item = q.get();
     assert_eq!(item.value, Some(vec![1, 4]));
@@ -422,7 +422,7 @@ fn r_a_record_that_expires_at_once_is_no_trouble() {
     for key in 0..100 {
         q.accept_limited(key % 3, limit(&zero));
         let item = q.get();
-        let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&zero))));
+        let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&zero), None)));
         assert_eq!(q.work_off().len(), 1);
     }
     assert_eq!(q.core.num_requeues(&0, 0), 0);
@@ -447,7 +447,7 @@ fn r_a_limiter_that_counts_nothing_leaves_no_record() {
 #[test]
 fn w_attempts_count_retries_and_restart_at_fresh_triggers() {
     let fail = |q: &mut Q, item: Handout<u32, Vec<u32>>| {
-        q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling)))).delay
+        q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling), None))).delay
     };
     let mut q = Q::new();
     q.add(1, NOW).expect("open");
@@ -489,7 +489,7 @@ fn w_attempts_count_retries_and_restart_at_fresh_triggers() {
     q.work_off();
     q.add(1, NOW).expect("open");
     let item = q.get();
-    let _ = q.end(item.run, How::Retry(RetryDelay::Instead(limit(&doubling), secs(9))));
+    let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling), Some(secs(9)))));
     q.add(1, after(20)).expect("open");
     assert_eq!(q.core.state(&1, 1).map(|s| s.waiting_until), Some(Some(q.now + secs(9))));
     q.add(1, after(2)).expect("open");
@@ -503,7 +503,7 @@ fn w_a_timer_set_during_the_run_that_comes_before_the_back_off_restarts() {
     q.add(1, NOW).expect("open");
     let item = q.get();
     q.add(1, after(1)).expect("open");
-    let ended = q.end(item.run, How::Retry(RetryDelay::Instead(limit(&doubling), secs(5))));
+    let ended = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling), Some(secs(5)))));
     assert_eq!(ended.delay, secs(5));
     q.pass(SEC);
     assert_eq!(q.get().attempt, 1);
@@ -518,7 +518,7 @@ fn w_outcomes() {
         q.get().run
     };
     let r = run(&mut q);
-    let _ = q.end(r, How::Retry(RetryDelay::Limited(l)));
+    let _ = q.end(r, How::Retry(RetryDelay::Limited(l, None)));
     let r = run(&mut q);
     let _ = q.end(r, How::Done);
     assert_eq!(q.core.num_requeues(&1, 1), 1, "done forgets nothing");
@@ -529,7 +529,7 @@ fn w_outcomes() {
     assert_eq!(q.end(r, How::Again(Duration::ZERO)).delay, Duration::ZERO);
     assert_eq!(q.counts(), [1, 0, 0, 1, 1], "again now, and the back-off of before");
     let r = q.get().run;
-    let _ = q.end(r, How::Retry(RetryDelay::Instead(l, Duration::ZERO)));
+    let _ = q.end(r, How::Retry(RetryDelay::Limited(l, Some(Duration::ZERO))));
     let item = q.get();
     assert_eq!((item.attempt, q.core.num_requeues(&1, 1)), (2, 1));
     let _ = q.end(item.run, How::Succeed);
@@ -742,7 +742,7 @@ fn q14_a_drain_that_waits_ends_when_nothing_is_left() {
     q.pass(SEC);
     let item = q.get();
     assert_eq!(q.core.next_wake(), Some(at(60)));
-    let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling))));
+    let _ = q.end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling), None)));
     q.core.conclude();
     assert!(!q.core.is_over(), "the retry waits");
     q.pass(SEC);
@@ -1035,7 +1035,9 @@ fn users_a_merge_that_panics_leaves_what_it_left_and_the_run_ends() {
     assert_eq!(item.value, Some(vec![1, 0]));
     q.add_value(1, Some(vec![13]), NOW).expect("the slot was empty");
     let caught = catch_unwind(AssertUnwindSafe(|| {
-        q.on().end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling))), Some(vec![1])).map(|_| ())
+        q.on()
+            .end(item.run, How::Retry(RetryDelay::Limited(limit(&doubling), None)), Some(vec![1]))
+            .map(|_| ())
     }));
     assert!(caught.is_err());
     assert_eq!(q.counts(), [1, 0, 0, 1, 1]);

@@ -131,8 +131,8 @@ fn q13_memory_of_timers_and_their_windows_goes_back() {
 #[test]
 fn q13_memory_of_failures_goes_back_when_they_are_forgotten() {
     let retry = |key: u32| match key % 2 {
-        0 => How::Retry(RetryDelay::Limited(LIMIT)),
-        _ => How::Retry(RetryDelay::Instead(LIMIT, Duration::ZERO)),
+        0 => How::Retry(RetryDelay::Limited(LIMIT, None)),
+        _ => How::Retry(RetryDelay::Limited(LIMIT, Some(Duration::ZERO))),
     };
     goes_back(Config::default(), add_now, retry);
 }

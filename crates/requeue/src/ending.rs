@@ -137,11 +137,8 @@ impl<K> Ending<'_, K> {
                     delay
                 };
                 let limit = Limit { delay: &delay, ..limit };
-                let retry = match instead {
-                    None => RetryDelay::Limited(limit),
-                    Some(delay) => RetryDelay::Instead(limit, delay),
-                };
-                self.end(shared, How::Retry(retry), payload.take(), Some(now), true)
+                let how = How::Retry(RetryDelay::Limited(limit, instead));
+                self.end(shared, how, payload.take(), Some(now), true)
             })
         };
         match ended {

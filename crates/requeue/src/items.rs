@@ -380,8 +380,11 @@ fn retry_all<K, V>(
                     let Some(run) = item.take_run(shared) else { continue };
                     let slot = run.slot();
                     retried += 1;
-                    let ended = match core.end(run, How::Retry(RetryDelay::Limited(limit)), item.take_value())
-                    {
+                    let ended = match core.end(
+                        run,
+                        How::Retry(RetryDelay::Limited(limit, None)),
+                        item.take_value(),
+                    ) {
                         Ok(mut ended) => {
                             shared.tell_end(core, &mut ended, |_| Some(slot));
                             ended

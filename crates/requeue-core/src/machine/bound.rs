@@ -9,7 +9,7 @@
 //! a timer's key is waiting.
 
 use super::answers::Refused;
-use super::flags::{HELD, READY, RESET, TIMED};
+use super::flags::{HELD, READY, TIMED};
 use super::options::Asking;
 use super::pending_work;
 use super::state::Core;
@@ -152,9 +152,7 @@ impl<K, V> Core<K, V> {
     fn drop_for_room(&mut self, slot: u32) {
         let loan = self.arena.lend_in_place(slot);
         self.leave_line(slot, |_, _| ());
-        self.clear_window(slot);
-        self.clear_timer(slot);
-        self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
+        self.clear_requests(slot);
         self.restart_attempts(slot);
         let value = self.dead_value(slot);
         if let Some(room) = &mut self.bound {

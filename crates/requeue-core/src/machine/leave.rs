@@ -80,6 +80,13 @@ impl<K, V> Core<K, V> {
         self.discard(None, cancelled.and_then(|cancelled| cancelled.value));
     }
 
+    /// Clears what asks for a run of the key beside the line: its window, its timer, and the requests of triggers in a back-off.
+    pub(super) fn clear_requests(&mut self, slot: u32) {
+        self.clear_window(slot);
+        self.clear_timer(slot);
+        self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
+    }
+
     fn cancel_at(
         &mut self,
         slot: u32,
@@ -90,10 +97,7 @@ impl<K, V> Core<K, V> {
         let left = self.leave_line(slot, withdraw);
         let waiting_until = self.timers.due(slot);
         let unfinished = self.unlist(slot);
-        self.clear_window(slot);
-        self.clear_timer(slot);
-        // the requests of triggers in a back-off are forgotten with them
-        self.arena.set_flags(slot, self.arena.flags(slot) & !RESET);
+        self.clear_requests(slot);
         if forget {
             self.forget_failures(slot);
         }

@@ -24,6 +24,7 @@
 //! `state.rs` has the fields, `options.rs` and `answers.rs` what comes in and goes out. Each other file is a part of the
 //! calls: it imports these, and no other part.
 
+mod advance;
 mod answers;
 mod asking;
 mod awaited;

@@ -311,10 +311,8 @@ pub enum How<'a> {
 /// The delay of a failed key.
 #[derive(Clone, Copy, Debug)]
 pub enum RetryDelay<'a> {
-    /// The delay of a limiter that uses the key's own count.
-    Limited(Limit<'a>),
-    /// This delay; the limiter is asked and counts.
-    Instead(Limit<'a>, Duration),
+    /// The delay of a limiter that uses the key's own count. If one is given, that replaces it: the limiter is asked and counts.
+    Limited(Limit<'a>, Option<Duration>),
     /// The delay of a limiter that was asked outside the lock.
     Asked(Duration, Asking),
 }

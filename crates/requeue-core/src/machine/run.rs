@@ -19,6 +19,7 @@ const AT_HAND: usize = 1_024;
 
 /// Does nothing: for callers without a filter.
 fn unpublished<K>(_: &K, _: u32) {}
+
 impl<K, V> Core<K, V> {
     /// Hands out the next key.
     #[inline]
@@ -372,17 +373,15 @@ impl<K, V> Core<K, V> {
     /// called: if it panics the run has ended.
     #[inline]
     fn end_run(&mut self, slot: u32, how: How<'_>, value: Option<V>) -> Ended<K, V> {
-        if let How::Retry(RetryDelay::Limited(limit) | RetryDelay::Instead(limit, _)) = how {
+        if let How::Retry(RetryDelay::Limited(limit, _)) = how {
             self.expire_some(&limit);
         }
         if let How::Again(_) | How::Retry(_) = how {
             // a call that sets a timer of its own takes a timer that is due as fired before it
             self.fire_if_due(slot);
         }
-        let now = self.now;
-        let mut flags = self.arena.flags(slot);
+        let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
-        let mut afresh = false;
         let mut unfinished = false;
         // a run that asked to come again without giving its payload back is done with it
         let mut keeps_payload = true;
@@ -397,84 +396,28 @@ impl<K, V> Core<K, V> {
                 unfinished = true;
             }
         }
-        if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | TIMED | GROUPED | WINDOW) != 0 {
-            afresh = self.settle(slot, &how);
-            flags = self.arena.flags(slot);
-            if flags & WINDOW != 0 {
-                self.window_at_end(slot, flags);
-                flags = self.arena.flags(slot);
-            }
-            if flags & (DIRTY | TIMED) == TIMED {
-                self.now_only_waits(flags & !HELD);
-            }
-        }
+        let (flags, afresh) = self.settle_triggers(slot, flags, &how);
         self.held -= 1;
         self.runs_done += 1;
-        let worked = self.times.as_mut().map(|t| t.ended(slot, now));
+        let worked = self.times.as_mut().map(|t| t.ended(slot, self.now));
         let dirty = flags & DIRTY != 0;
         self.arena.set_flags(slot, flags & !OF_A_RUN);
         // the retry's priority; read now, because entering the line overwrites it
         let priority = self.line.run_priority(slot);
         if dirty {
-            self.dirty -= 1;
-            self.ready += 1;
-            self.arena.set_flags(slot, self.arena.flags(slot) | READY);
-            if let Some(times) = &mut self.times {
-                times.readied(slot, now);
-            }
-            self.line.enter(&mut self.arena, slot, now);
+            self.ready_if_dirty(slot);
         }
-
-        let mut delay = None;
-        let mut goes_back = None;
-        let mut dead = None;
-        let mut failed = false;
-        match how {
-            How::Done => self.restart_attempts(slot),
-            How::Succeed | How::GiveUp | How::Again(_) => {
-                self.forget_failures(slot);
-                self.restart_attempts(slot);
-                if let How::Again(after) = how {
-                    delay = Some(after);
-                }
-            }
-            How::Retry(retry) => {
-                failed = true;
-                delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
-                let record = self.record_of(slot);
-                record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
-                if delay.is_none() && !dirty && (self.ledger.is_some() || self.outlived.is_some()) {
-                    self.list_dropped_retry(slot, priority);
-                    unfinished = true;
-                }
+        let delay = self.delay_of(slot, how, dirty, afresh);
+        if let (How::Retry(_), None, false) = (how, delay, dirty) {
+            if self.ledger.is_some() || self.outlived.is_some() {
+                self.list_dropped_retry(slot, priority);
+                unfinished = true;
             }
         }
-        if keeps_payload && (delay.is_some() || dirty || unfinished) {
-            goes_back = value;
-        } else {
-            dead = value;
-        }
+        let goes_back = keeps_payload && (delay.is_some() || dirty || unfinished);
+        let (goes_back, mut dead) = if goes_back { (value, None) } else { (None, value) };
         if let Some(after) = delay {
-            if !after.is_zero() {
-                let from = match how {
-                    How::Retry(RetryDelay::Asked(_, asking)) => asking.at,
-                    _ => now,
-                };
-                let plan = self.plan_timer(slot, from, after, Policy::Earliest);
-                let moved = self.set_timer(slot, plan, priority);
-                if failed {
-                    self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
-                    if !moved {
-                        // an earlier timer, set before this run failed, comes first: its run is no retry
-                        self.restart_attempts(slot);
-                    }
-                }
-            } else if dirty {
-                self.line.raise_to(&mut self.arena, slot, priority);
-            } else {
-                self.make_ready(slot, now, priority);
-                self.line.enter(&mut self.arena, slot, now);
-            }
+            self.come_again_after(slot, after, how, dirty, priority);
         }
         self.awaited_run_ended(slot, awaited);
         self.merge_back(slot, goes_back);
@@ -486,10 +429,85 @@ impl<K, V> Core<K, V> {
         Ended { key: None, value: dead, worked, end: RunEnd::from(&how), delay: delay.unwrap_or_default() }
     }
 
+    /// Settles the triggers that came during a run of a key with these flags. Returns its flags after that, and whether its
+    /// retry is a fresh start.
+    #[inline]
+    fn settle_triggers(&mut self, slot: u32, flags: u32, how: &How<'_>) -> (u32, bool) {
+        if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | TIMED | GROUPED | WINDOW) == 0 {
+            return (flags, false);
+        }
+        let afresh = self.settle(slot, how);
+        let mut flags = self.arena.flags(slot);
+        if flags & WINDOW != 0 {
+            self.window_at_end(slot, flags);
+            flags = self.arena.flags(slot);
+        }
+        if flags & (DIRTY | TIMED) == TIMED {
+            self.now_only_waits(flags & !HELD);
+        }
+        (flags, afresh)
+    }
+
+    /// Makes a key that was dirty ready.
+    #[inline]
+    fn ready_if_dirty(&mut self, slot: u32) {
+        self.dirty -= 1;
+        self.ready += 1;
+        self.arena.set_flags(slot, self.arena.flags(slot) | READY);
+        if let Some(times) = &mut self.times {
+            times.readied(slot, self.now);
+        }
+        self.line.enter(&mut self.arena, slot, self.now);
+    }
+
+    /// Counts the failure of a run, or forgets those before it. Returns after what delay the key comes again, if the run asks for
+    /// that and no shutdown has dropped it.
+    #[inline]
+    fn delay_of(&mut self, slot: u32, how: How<'_>, dirty: bool, afresh: bool) -> Option<Duration> {
+        if let How::Retry(retry) = how {
+            let delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
+            let record = self.record_of(slot);
+            record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
+            return delay;
+        }
+        if !matches!(how, How::Done) {
+            self.forget_failures(slot);
+        }
+        self.restart_attempts(slot);
+        if let How::Again(after) = how { Some(after) } else { None }
+    }
+
+    /// Lets a key come again whose run has ended, at once or after a delay.
+    #[inline]
+    fn come_again_after(&mut self, slot: u32, delay: Duration, how: How<'_>, dirty: bool, priority: i16) {
+        if delay.is_zero() {
+            if dirty {
+                self.line.raise_to(&mut self.arena, slot, priority);
+            } else {
+                self.make_ready(slot, self.now, priority);
+                self.line.enter(&mut self.arena, slot, self.now);
+            }
+            return;
+        }
+        let from = match how {
+            How::Retry(RetryDelay::Asked(_, asking)) => asking.at,
+            _ => self.now,
+        };
+        let plan = self.plan_timer(slot, self.own_due(slot), from, delay, Policy::Earliest);
+        let moved = self.set_timer(slot, plan, priority);
+        if let How::Retry(_) = how {
+            self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
+            if !moved {
+                // an earlier timer, set before this run failed, comes first: its run is no retry
+                self.restart_attempts(slot);
+            }
+        }
+    }
+
     /// The delay of a retry that is a fresh start.
     fn no_delay(&mut self, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
-            RetryDelay::Limited(_) | RetryDelay::Instead(..) => Some(Duration::ZERO),
+            RetryDelay::Limited(..) => Some(Duration::ZERO),
             RetryDelay::Asked(_, asking) => self.unask(asking).then_some(Duration::ZERO),
         }
     }
@@ -497,10 +515,9 @@ impl<K, V> Core<K, V> {
     /// The delay of the failed key; `None` if a shutdown dropped the retry while its limiter was asked.
     fn retry_delay(&mut self, slot: u32, retry: RetryDelay<'_>) -> Option<Duration> {
         match retry {
-            RetryDelay::Limited(limit) => Some(self.count_failure(slot, &limit)),
-            RetryDelay::Instead(limit, delay) => {
-                self.count_failure(slot, &limit);
-                Some(delay)
+            RetryDelay::Limited(limit, instead) => {
+                let delay = self.count_failure(slot, &limit);
+                Some(instead.unwrap_or(delay))
             }
             RetryDelay::Asked(delay, asking) => {
                 let live = self.unask(asking);

@@ -155,8 +155,8 @@ pub struct Core<K, V = ()> {
     /// Payloads of the keys' next runs.
     pub(super) values: Column<Option<V>>,
     pub(super) records: Column<Record>,
-    /// Start of the window of a key whose timer is pushed back.
-    pub(super) windows: Column<Option<Instant>>,
+    /// When the timer of a key was first asked for, if it may be pushed back (`Policy::Latest`).
+    pub(super) pushed_since: Column<Option<Instant>>,
     pub(super) merge: Option<Merge<V>>,
     /// Default effect of triggers in a back-off.
     pub(super) in_backoff: InBackoff,
@@ -170,7 +170,8 @@ pub struct Core<K, V = ()> {
     pub(super) bound: Option<Box<BoundState<K, V>>>,
     /// Default debounce of immediate triggers.
     pub(super) debounce: Option<Debounce>,
-    pub(super) open: Windows,
+    /// The open windows of debounces.
+    pub(super) windows: Windows,
 
     /// Keys with `DIRTY`.
     pub(super) dirty: usize,
@@ -227,7 +228,6 @@ impl<K, V> Core<K, V> {
             enters_ready: !line.is_custom(),
             add_needs_checks,
             debounce,
-            open: Windows::new(),
             bound: config.bound.map(|bound| Box::new(BoundState::new(bound))),
             in_backoff: config.in_backoff,
             forgotten: config.failures_elsewhere.then(Vec::new),
@@ -235,7 +235,8 @@ impl<K, V> Core<K, V> {
             timers: Timers::new(),
             values: Column::new(),
             records: Column::new(),
-            windows: Column::new(),
+            pushed_since: Column::new(),
+            windows: Windows::new(),
             times: config.timestamps.then(|| Box::new(Times::new())),
             merge: config.merge,
             timers_absorbed: config.timers_absorbed,
@@ -419,8 +420,8 @@ impl<K, V> Core<K, V> {
         self.timers.free_page(chunk);
         self.values.free_page(chunk);
         self.records.free_page(chunk);
+        self.pushed_since.free_page(chunk);
         self.windows.free_page(chunk);
-        self.open.free_page(chunk);
         self.line.free_page(chunk);
         if let Some(times) = &mut self.times {
             times.free_page(chunk);

@@ -14,24 +14,11 @@ pub(super) struct TimerPlan {
     pub(super) moved: bool,
     /// The key already has a timer.
     pub(super) joins: bool,
-    /// Start of the window of a timer that is pushed back.
-    pub(super) window: Option<Instant>,
+    /// When a timer that may be pushed back was first asked for.
+    pub(super) pushed_since: Option<Instant>,
 }
 
 impl TimerPlan {
-    /// Like [`Core::plan_timer`], for a key without a timer, or whose timer goes whatever its instant. A trigger that
-    /// `joins` it brings its priority.
-    #[inline]
-    pub(super) fn first(from: Instant, delay: Duration, policy: Policy, now: Instant, joins: bool) -> Self {
-        let new = from + delay;
-        match policy {
-            Policy::Latest { max } => Self { due: new.min(now + max), moved: true, joins, window: Some(now) },
-            Policy::Earliest | Policy::Replace | Policy::Keep => {
-                Self { due: new, moved: true, joins, window: None }
-            }
-        }
-    }
-
     /// Whether it makes the key due at once, without a timer.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.moved && self.due <= now
@@ -44,38 +31,56 @@ pub(super) fn latest(new: Instant, began: Instant, max: Duration, old: Option<In
 }
 
 impl<K, V> Core<K, V> {
-    /// Plans the effect of a delay on the key's timer, without changing anything.
-    pub(super) fn plan_timer(&self, slot: u32, from: Instant, delay: Duration, policy: Policy) -> TimerPlan {
+    /// Plans the effect of a delay on the key's timer, without changing anything. `old` is when that is due; `None` if there is
+    /// none, or it goes whatever its instant.
+    #[inline]
+    pub(super) fn plan_timer(
+        &self,
+        slot: u32,
+        old: Option<Instant>,
+        from: Instant,
+        delay: Duration,
+        policy: Policy,
+    ) -> TimerPlan {
         let new = from + delay;
-        let old = self.own_due(slot);
-        let mut window = None;
+        let mut pushed_since = None;
         let due = match (policy, old) {
             (Policy::Keep, Some(old)) => old,
             (Policy::Earliest, Some(old)) => old.min(new),
             (Policy::Latest { max }, _) => {
-                let began = self.windows.get(slot).copied().flatten().unwrap_or(self.now);
-                window = Some(began);
+                let began = old.and_then(|_| *self.pushed_since.get(slot)?).unwrap_or(self.now);
+                pushed_since = Some(began);
                 latest(new, began, max, old)
             }
             (Policy::Replace | Policy::Earliest | Policy::Keep, _) => new,
         };
-        TimerPlan { due, moved: old != Some(due), joins: old.is_some(), window }
+        TimerPlan { due, moved: old != Some(due), joins: old.is_some(), pushed_since }
     }
 
     /// Sets the key's timer as planned; false if it stays unchanged except for its priority.
     #[inline]
     pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan, priority: i16) -> bool {
         self.line.time(slot, priority, plan.joins);
-        if plan.window.is_some() {
-            *self.windows.entry(slot) = plan.window;
+        if plan.pushed_since.is_some() {
+            *self.pushed_since.entry(slot) = plan.pushed_since;
         } else if plan.moved {
-            // the window was that of the timer which this one replaces
-            if let Some(window) = self.windows.get_mut(slot) {
-                *window = None;
+            // it was that of the timer which this one replaces
+            if let Some(pushed_since) = self.pushed_since.get_mut(slot) {
+                *pushed_since = None;
             }
         }
         if plan.moved {
-            self.time(slot, plan.due, 0);
+            if self.bound.is_some() {
+                self.count_timer(slot);
+            }
+            let flags = self.arena.flags(slot) | HAS_SIDE_DATA;
+            self.arena.set_flags(slot, flags);
+            if flags & WINDOW != 0 {
+                self.time_beside_window(slot, plan.due);
+            } else {
+                self.timers.set(slot, plan.due, self.now);
+                self.set_timed(true);
+            }
         }
         plan.moved
     }
@@ -88,8 +93,8 @@ impl<K, V> Core<K, V> {
         }
         let had = self.timers.remove(slot);
         if had {
-            if let Some(window) = self.windows.get_mut(slot) {
-                *window = None;
+            if let Some(pushed_since) = self.pushed_since.get_mut(slot) {
+                *pushed_since = None;
             }
             let flags = self.arena.flags(slot);
             if flags & TIMED != 0 {
@@ -99,21 +104,6 @@ impl<K, V> Core<K, V> {
             self.watch_time();
         }
         had
-    }
-
-    /// Sets or moves the key's timer, and sets these flags.
-    #[inline]
-    pub(super) fn time(&mut self, slot: u32, due: Instant, flags: u32) {
-        if self.bound.is_some() {
-            self.count_timer(slot);
-        }
-        let flags = self.arena.flags(slot) | HAS_SIDE_DATA | flags;
-        self.arena.set_flags(slot, flags);
-        if flags & WINDOW != 0 {
-            return self.time_beside_window(slot, due);
-        }
-        self.timers.set(slot, due, self.now);
-        self.set_timed(true);
     }
 
     /// Recomputes whether time matters to a look.
@@ -126,10 +116,11 @@ impl<K, V> Core<K, V> {
         self.set_timed(timed);
     }
 
-    /// Fires a timer that has come, or that a drain lets come early: the key runs, or runs again.
-    pub(super) fn fire(&mut self, slot: u32, due: Instant) {
+    /// Fires a timer that has come, or that a drain lets come early: the key runs, or runs again. With `lets_go` a key that
+    /// there is no reason left to know is removed; otherwise the caller uses it.
+    pub(super) fn fire(&mut self, slot: u32, due: Instant, lets_go: bool) {
         if self.arena.flags(slot) & WINDOW != 0 {
-            return self.fire_beside_window(slot, true);
+            return self.fire_beside_window(slot, lets_go);
         }
         self.timer_fires(slot, due);
     }
@@ -169,10 +160,7 @@ impl<K, V> Core<K, V> {
     /// Fires this key's timer if it is due: a call that sets another one for the key has read the clock.
     pub(super) fn fire_if_due(&mut self, slot: u32) {
         while let Some(due) = self.timers.due(slot).filter(|due| *due <= self.now) {
-            if self.arena.flags(slot) & WINDOW == 0 {
-                return self.timer_fires(slot, due);
-            }
-            self.fire_beside_window(slot, false);
+            self.fire(slot, due, false);
         }
     }
 

@@ -11,7 +11,6 @@ use super::backoff::BackoffChange;
 use super::flags::{BACKOFF, GROUPED, HELD, READY, TIMER_RESPECTS};
 use super::options::{Asking, Debounce, Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use super::state::{Core, NEAR, Phase};
-use super::timer::TimerPlan;
 use crate::arena::Arena;
 use crate::line::{Line, Ticket};
 use crate::slots::{Insert, Slots};
@@ -389,11 +388,9 @@ impl<K: Eq, V> Core<K, V> {
         let timer = if delay.is_zero() {
             None
         } else {
-            let plan = if anew {
-                TimerPlan::first(from, delay, policy, now, joins)
-            } else {
-                self.plan_timer(slot, from, delay, policy)
-            };
+            let old = if anew { None } else { self.own_due(slot) };
+            let mut plan = self.plan_timer(slot, old, from, delay, policy);
+            plan.joins |= joins;
             (!plan.is_due(now)).then_some(plan)
         };
         let busy = flags & (READY | HELD) != 0;

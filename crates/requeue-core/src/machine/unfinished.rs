@@ -150,7 +150,7 @@ impl<K, V> Core<K, V> {
     pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>, has_payload: bool) {
         let (after, reason) = match how {
             How::Again(after) => (Some(*after), UnfinishedReason::TimerDropped),
-            How::Retry(RetryDelay::Instead(_, after)) => (Some(*after), UnfinishedReason::RetryRefused),
+            How::Retry(RetryDelay::Limited(_, Some(after))) => (Some(*after), UnfinishedReason::RetryRefused),
             _ => (None, UnfinishedReason::RetryRefused),
         };
         let due = self.due_after(after);

@@ -74,7 +74,7 @@ impl<K, V> Core<K, V> {
     /// Opens a window, or pushes its end back; false if it owed a run before.
     fn push_back(&mut self, slot: u32, debounce: Debounce, asked: Window) -> bool {
         let (now, flags) = (self.now, self.arena.flags(slot));
-        let open = (flags & WINDOW != 0).then(|| self.open.of(slot));
+        let open = (flags & WINDOW != 0).then(|| self.windows.of(slot));
         let began = open.map_or(now, |open| open.began);
         let old = open.map(|open| open.ends.due);
         let ends = latest(now + debounce.quiet, began, debounce.max, old);
@@ -103,19 +103,19 @@ impl<K, V> Core<K, V> {
         if open.is_none() {
             self.arena.set_flags(slot, flags | HAS_SIDE_DATA | WINDOW);
             self.set_timed(true);
-            self.open.open += 1;
+            self.windows.open += 1;
         }
         if self.bound.is_some() && asked.owes {
             self.count_timer(slot);
         }
-        self.open.change(slot, flags, |window| *window = Window { tally: window.tally, ..opened });
+        self.windows.change(slot, flags, |window| *window = Window { tally: window.tally, ..opened });
         self.retime(slot);
         !owed
     }
 
     /// Updates the slot's timer to the earlier of its window's end and the key's own timer.
     fn retime(&mut self, slot: u32) {
-        let Window { ends, own, .. } = self.open.of(slot);
+        let Window { ends, own, .. } = self.windows.of(slot);
         let first = own.filter(|own| self.timers.is_before(*own, ends)).unwrap_or(ends);
         self.timers.set_place(slot, first, self.now);
     }
@@ -123,9 +123,10 @@ impl<K, V> Core<K, V> {
     /// Closes a slot's window, and returns its state.
     fn close_window(&mut self, slot: u32) -> Window {
         let flags = self.arena.flags(slot);
-        let window = self.open.of(slot);
-        self.open.change(slot, flags, |window| *window = Window { tally: window.tally, ..Window::default() });
-        self.open.open -= 1;
+        let window = self.windows.of(slot);
+        self.windows
+            .change(slot, flags, |window| *window = Window { tally: window.tally, ..Window::default() });
+        self.windows.open -= 1;
         self.arena.set_flags(slot, flags & !WINDOW);
         match window.own {
             Some(own) => self.timers.set_place(slot, own, self.now),
@@ -158,33 +159,34 @@ impl<K, V> Core<K, V> {
         if self.arena.flags(slot) & WINDOW == 0 {
             return self.timers.due(slot);
         }
-        self.open.of(slot).own.map(|own| own.due)
+        self.windows.of(slot).own.map(|own| own.due)
     }
 
     /// The end of an open window, if it owes a run as `owes` says; the key has these flags.
     pub(super) fn window_until(&self, slot: u32, flags: u32, owes: bool) -> Option<Instant> {
-        let window = (flags & WINDOW != 0).then(|| self.open.of(slot));
+        let window = (flags & WINDOW != 0).then(|| self.windows.of(slot));
         window.filter(|window| window.owes == owes).map(|window| window.ends.due)
     }
 
     /// Sets the own timer of a key with an open window.
     pub(super) fn time_beside_window(&mut self, slot: u32, due: Instant) {
         let own = self.timers.new_place(due);
-        self.open.change(slot, self.arena.flags(slot), |window| window.own = Some(own));
+        self.windows.change(slot, self.arena.flags(slot), |window| window.own = Some(own));
         self.retime(slot);
     }
 
     /// Removes the own timer of a key with an open window.
     pub(super) fn clear_beside_window(&mut self, slot: u32) -> bool {
         let flags = self.arena.flags(slot);
-        let (had, owes) = self.open.change(slot, flags, |window| (window.own.take().is_some(), window.owes));
+        let (had, owes) =
+            self.windows.change(slot, flags, |window| (window.own.take().is_some(), window.owes));
         if had {
             if flags & TIMED != 0 && !owes {
                 self.only_waited(flags);
             }
             let flags = if owes { flags } else { flags & !TIMED };
-            if let Some(window) = self.windows.get_mut(slot) {
-                *window = None;
+            if let Some(pushed_since) = self.pushed_since.get_mut(slot) {
+                *pushed_since = None;
             }
             self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS));
             self.retime(slot);
@@ -196,7 +198,7 @@ impl<K, V> Core<K, V> {
     /// with this priority. That run also serves the triggers of a window that owes one, which closes. Returns
     /// the higher of this priority and theirs.
     pub(super) fn cover(&mut self, slot: u32, priority: i16) -> i16 {
-        if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).owes {
+        if self.arena.flags(slot) & WINDOW == 0 || !self.windows.of(slot).owes {
             return priority;
         }
         self.close_window(slot).priority.max(priority)
@@ -205,7 +207,7 @@ impl<K, V> Core<K, V> {
     /// Covers a window by a trigger that respects a back-off and makes the key dirty. That run also serves
     /// the triggers of a window if all of them respect a back-off too.
     pub(super) fn cover_respecting(&mut self, slot: u32, priority: i16) -> i16 {
-        if self.arena.flags(slot) & WINDOW == 0 || !self.open.of(slot).respects {
+        if self.arena.flags(slot) & WINDOW == 0 || !self.windows.of(slot).respects {
             return priority;
         }
         self.cover(slot, priority)
@@ -213,13 +215,13 @@ impl<K, V> Core<K, V> {
 
     /// Updates the counts after the state of a key with an open window has changed.
     pub(super) fn tally_window(&mut self, slot: u32, flags: u32) {
-        self.open.change(slot, flags, |_| ());
+        self.windows.change(slot, flags, |_| ());
     }
 
     /// Joins a window to the retry of a failed run that is about to end, if its triggers respect the back-off
     /// that begins, or if the retry is a fresh start. Returns the priority of a window that joins.
     pub(super) fn window_joins(&mut self, slot: u32, resets: bool) -> Option<i16> {
-        let Window { owes, respects, .. } = self.open.of(slot);
+        let Window { owes, respects, .. } = self.windows.of(slot);
         (owes && (respects || resets)).then(|| self.close_window(slot).priority)
     }
 
@@ -229,14 +231,13 @@ impl<K, V> Core<K, V> {
             let priority = self.cover(slot, i16::MIN);
             self.line.raise_to(&mut self.arena, slot, priority);
         } else {
-            self.open.change(slot, flags & !HELD, |window| window.respects = false);
+            self.windows.change(slot, flags & !HELD, |window| window.respects = false);
         }
     }
 
-    /// Ends a window, or fires the own timer beside it. With `lets_go` a key that there is no reason left to
-    /// know is removed; otherwise the caller uses it.
+    /// Ends a window, or fires the own timer beside it: see [`fire`](Self::fire).
     pub(super) fn fire_beside_window(&mut self, slot: u32, lets_go: bool) {
-        let Window { ends, own, .. } = self.open.of(slot);
+        let Window { ends, own, .. } = self.windows.of(slot);
         if let Some(own) = own.filter(|own| self.timers.is_before(*own, ends)) {
             return self.timer_fires(slot, own.due);
         }
@@ -256,7 +257,7 @@ impl<K, V> Core<K, V> {
     fn window_ends(&mut self, slot: u32, window: Window) {
         let (due, priority) = (window.ends.due, window.priority);
         self.tell_late(due);
-        let since = due.min(self.open.shut.unwrap_or(self.now));
+        let since = due.min(self.windows.shut.unwrap_or(self.now));
         let flags = self.arena.flags(slot);
         if flags & HELD == 0 {
             self.restart_attempts(slot);
@@ -290,7 +291,7 @@ impl<K, V> Core<K, V> {
 
     /// The place of the end of the slot's window among the timers, if one is open. The key has these flags.
     pub(super) fn window_place(&self, slot: u32, flags: u32) -> Option<Place> {
-        (flags & WINDOW != 0).then(|| self.open.of(slot).ends)
+        (flags & WINDOW != 0).then(|| self.windows.of(slot).ends)
     }
 
     /// Closes a window, for a shutdown.

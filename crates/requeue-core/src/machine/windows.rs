@@ -43,13 +43,15 @@ impl Window {
 /// The windows of a queue.
 #[derive(Debug)]
 pub(super) struct Windows {
-    pub(super) windows: Column<Window>,
+    /// By slot; a closed window is the default.
+    by_slot: Column<Window>,
+    /// Number of open windows.
     pub(super) open: usize,
     /// Number of open windows of keys without a timer of their own.
     pub(super) alone: usize,
-    /// Number of open windows that owe no run, of keys without a timer of their own.
+    /// Number of open windows that owe no run, of keys without a timer of their own: they hold nothing up.
     pub(super) idle: usize,
-    /// Numbers that closing all of them would add.
+    /// Numbers of keys that become ready, and dirty, if all are closed.
     pub(super) ready: usize,
     pub(super) dirty: usize,
     /// When they were shut, by the deadline of a drain that has passed.
@@ -58,45 +60,21 @@ pub(super) struct Windows {
 
 impl Windows {
     pub(super) const fn new() -> Self {
-        Self { windows: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
-    }
-
-    /// Number of open windows of keys without a timer of their own.
-    pub(super) fn alone(&self) -> usize {
-        self.alone
-    }
-
-    /// Number of windows that hold nothing up: they owe no run, and their keys have no timer.
-    pub(super) fn idle(&self) -> usize {
-        self.idle
-    }
-
-    /// Shuts the windows, because the deadline of a drain has passed.
-    pub(super) fn shut_at(&mut self, deadline: Instant) {
-        self.shut = Some(deadline);
-    }
-
-    pub(super) fn any_open(&self) -> bool {
-        self.open > 0
-    }
-
-    /// Numbers of keys that become ready, and dirty, if all are closed.
-    pub(super) fn owed(&self) -> (usize, usize) {
-        (self.ready, self.dirty)
+        Self { by_slot: Column::new(), open: 0, alone: 0, idle: 0, ready: 0, dirty: 0, shut: None }
     }
 
     pub(super) fn free_page(&mut self, chunk: u32) {
-        self.windows.free_page(chunk);
+        self.by_slot.free_page(chunk);
     }
 
     /// A copy of a slot's open window.
     pub(super) fn of(&self, slot: u32) -> Window {
-        self.windows.get(slot).copied().unwrap_or_default()
+        self.by_slot.get(slot).copied().unwrap_or_default()
     }
 
     /// Changes a slot's open window. `flags` are its key's.
     pub(super) fn change<R>(&mut self, slot: u32, flags: u32, change: impl FnOnce(&mut Window) -> R) -> R {
-        let window = self.windows.entry(slot);
+        let window = self.by_slot.entry(slot);
         let (was_alone, was_idle) = window.stands_alone();
         let answer = change(window);
         let (is_alone, is_idle) = window.stands_alone();
@@ -117,7 +95,7 @@ impl Windows {
         answer
     }
 
-    pub(super) fn counted(&mut self, tally: Tally) -> Option<&mut usize> {
+    fn counted(&mut self, tally: Tally) -> Option<&mut usize> {
         match tally {
             Tally::Nothing => None,
             Tally::Ready => Some(&mut self.ready),
