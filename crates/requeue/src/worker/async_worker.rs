@@ -159,7 +159,7 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
 
     /// Whether its run was told to end.
     pub(super) fn is_to_end(&self) -> bool {
-        self.worker.slot.is_to_end()
+        self.worker.status.is_to_end()
     }
 
     #[inline]

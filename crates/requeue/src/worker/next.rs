@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `succeeded` | the handler has returned `Done`, and nothing of users' is told of the end | the next `next` |
 //! | `NextKey::ending` | that `next` | the hold of its look |
-//! | `NextKey::has_run` | a key was taken | the hold of the next look, or `rest_after_run`: the slot shows a run, which may have ended |
+//! | `NextKey::has_run` | a key was taken | the hold of the next look, or `rest_after_run`: the status shows a run, which may have ended |
 //! | `NextKey::may_refuse` | a look that begins with the end of a run | the next look |
 //! | `NextKey::at_once` | a key was taken in the hold in which a run ended | the next look |
 //! | `idle` | a spare worker has found no key | it has one |
@@ -21,7 +21,7 @@ use super::outcome::Outcome;
 use super::run::{Run, RunCell};
 use super::set::{LEAVE, Rest, WorkerSet};
 use super::shared::{HandlerEnd, WorkerShared};
-use super::slot::WorkerSlot;
+use super::status::WorkerStatus;
 use crate::Instant;
 use crate::ending::done_in_drop;
 use crate::failure::Failure;
@@ -40,11 +40,11 @@ use std::task::Waker;
 
 /// Asks the queue for the next key, and to end the run before.
 pub(super) struct NextKey<K> {
-    slot: Arc<WorkerSlot>,
+    status: Arc<WorkerStatus>,
     set: Arc<WorkerSet>,
     /// A run that has succeeded and is to be ended.
     ending: Option<RunRef<K>>,
-    /// The slot has a run. The queue may have ended it already.
+    /// The status has a run. The queue may have ended it already.
     has_run: bool,
     /// The look has begun with the end of a run, and `looking` is not set: it takes no key if workers must leave.
     may_refuse: bool,
@@ -67,13 +67,13 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
         self.at_once = self.has_run;
         if self.has_run {
             left.end(hold, &mut self.ending, true);
-            self.slot.end_run();
+            self.status.note_idle();
             self.has_run = false;
         }
         let refuses = self.may_refuse && self.set.control.load(Relaxed) & LEAVE != 0;
         match if refuses { Got::Empty } else { hold.get() } {
             Got::Item(handout) => {
-                self.slot.begin_run(handout.run.slot());
+                self.status.begin_run(handout.run.slot());
                 self.has_run = true;
                 PollResult::Keys(handout)
             }
@@ -106,7 +106,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
 
 /// The state that a worker keeps from run to run, on a thread or in a task.
 pub(super) struct WorkerLoop<K: 'static, V: 'static> {
-    pub(super) slot: Arc<WorkerSlot>,
+    pub(super) status: Arc<WorkerStatus>,
     waiting: Waiting<'static, K, V>,
     ask: NextKey<K>,
     /// The cell of the current run. All runs use one cell, unless a handler has kept its [`Run`].
@@ -119,9 +119,9 @@ pub(super) struct WorkerLoop<K: 'static, V: 'static> {
 
 impl<K, V> WorkerLoop<K, V> {
     pub(super) fn new(shared: &WorkerShared<K, V>, at: usize) -> Self {
-        let (slot, set) = (shared.set.slot(at), shared.set.clone());
+        let (status, set) = (shared.set.status(at), shared.set.clone());
         let ask = NextKey {
-            slot: slot.clone(),
+            status: status.clone(),
             set,
             ending: None,
             has_run: false,
@@ -129,7 +129,7 @@ impl<K, V> WorkerLoop<K, V> {
             at_once: false,
         };
         let waiting = Waiting::new(Owner::Owned(shared.queue.clone()));
-        Self { slot, waiting, ask, cell: None, succeeded: false, idle: None }
+        Self { status, waiting, ask, cell: None, succeeded: false, idle: None }
     }
 
     /// Ends the previous run, if it succeeded, and looks for a key. `None` if the worker has left.
@@ -156,14 +156,14 @@ impl<K, V> WorkerLoop<K, V> {
         let payload = DropsQuietly(&mut payload);
         match self.look(&shared.set, payload.0, waker, who) {
             Step::Ready(Some(handout)) => {
-                let (run, value, began) = (self.slot.run(), handout.value, shared.begins());
+                let (run, value, began) = (self.status.run(), handout.value, shared.begins());
                 let cell = match unique {
                     Some(unique) => {
                         unique.begin(handout.run, handout.attempt, run, began);
                         cell
                     }
                     None => {
-                        let mut new = RunCell::new(shared.queue.clone(), self.slot.clone());
+                        let mut new = RunCell::new(shared.queue.clone(), self.status.clone());
                         new.begin(handout.run, handout.attempt, run, began);
                         Some(Arc::new(new))
                     }
@@ -197,7 +197,7 @@ impl<K, V> WorkerLoop<K, V> {
             self.ask.may_refuse = self.ask.has_run;
             let mut is_spare = false;
             if !self.ask.has_run {
-                match set.looks(&self.slot) {
+                match set.looks(&self.status) {
                     Some(spare) => is_spare = spare,
                     None => return Step::Ready(None),
                 }
@@ -209,19 +209,19 @@ impl<K, V> WorkerLoop<K, V> {
             match step {
                 Step::Ready(Ok(Some(handout))) => {
                     if !self.ask.at_once {
-                        set.look_ended(&self.slot);
+                        set.look_ended(&self.status);
                     }
                     self.idle = None;
                     return Step::Ready(Some(handout));
                 }
                 Step::Ready(_) => {
-                    set.is_over(&self.slot);
+                    set.is_over(&self.status);
                     return Step::Ready(None);
                 }
                 Step::Sleep(until) => {
                     let is_idle = is_spare && set.is_idle(&mut self.idle);
                     // a stop or resize from here on wakes this thread or task
-                    match set.rests(&self.slot, waker(), is_spare, is_idle) {
+                    match set.rests(&self.status, waker(), is_spare, is_idle) {
                         Rest::Rests => {
                             let idle = self.idle.filter(|at| is_spare && !at.is_never());
                             return Step::Sleep(until.into_iter().chain(idle).min());
@@ -238,7 +238,7 @@ impl<K, V> WorkerLoop<K, V> {
     /// has failed, whatever its handler said.
     #[inline]
     pub(super) fn end(&mut self, shared: &WorkerShared<K, V>, mut end: HandlerEnd<'_>) {
-        if let Some(how) = self.slot.cancelled(self.slot.run()) {
+        if let Some(how) = self.status.how_cancelled(self.status.run()) {
             end.late = end.late.or(Some(&Failure::Cancelled));
             end.gives_up = how == CancelRun::GiveUp;
         }
@@ -253,7 +253,7 @@ impl<K, V> WorkerLoop<K, V> {
     /// Notes that the run has ended, for a worker that may not look again soon.
     pub(super) fn rest_after_run(&mut self, set: &WorkerSet) {
         self.ask.has_run = false;
-        set.run_ended(&self.slot);
+        set.run_ended(&self.status);
     }
 
     /// Cleans up after users' code (a clock, an order) has panicked in a look.
@@ -270,6 +270,6 @@ impl<K, V> WorkerLoop<K, V> {
         if self.ask.has_run {
             self.rest_after_run(&shared.set);
         }
-        shared.set.look_ended(&self.slot);
+        shared.set.look_ended(&self.status);
     }
 }

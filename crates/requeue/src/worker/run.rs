@@ -1,6 +1,6 @@
 //! A run of a key, as a handler gets it.
 
-use super::slot::WorkerSlot;
+use super::status::WorkerStatus;
 use crate::Instant;
 use crate::ending::Guard;
 use crate::hold::Shared;
@@ -18,8 +18,8 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     pub(super) attempt: u32,
     /// The number of the run, where an engine gives one.
     fence: Fence,
-    /// The slot of its worker, and the number of the run there.
-    pub(super) slot: Arc<WorkerSlot>,
+    /// The status of its worker, and the number of the run there.
+    pub(super) status: Arc<WorkerStatus>,
     run: u64,
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,
@@ -36,12 +36,12 @@ const OVERRAN: u8 = 1;
 const RETURNED: u8 = 2;
 
 impl<K, V> RunCell<K, V> {
-    pub(super) fn new(queue: Arc<Shared<K, V>>, slot: Arc<WorkerSlot>) -> Self {
+    pub(super) fn new(queue: Arc<Shared<K, V>>, status: Arc<WorkerStatus>) -> Self {
         Self {
             guard: Guard { owner: Owner::Owned(queue), run: None },
             attempt: 0,
             fence: Fence(0),
-            slot,
+            status,
             run: 0,
             began: None,
             left: Mutex::new(None),
@@ -230,7 +230,7 @@ impl<K, V> Run<K, V> {
     /// ```
     #[must_use]
     pub fn worker(&self) -> usize {
-        self.cell.slot.at + 1
+        self.cell.status.at + 1
     }
 
     /// The priority with which the key was handed out: see [`Item::priority`](crate::Item::priority). Whatever the
@@ -298,8 +298,8 @@ impl<K, V> Run<K, V> {
     /// ```
     #[must_use]
     pub fn cancelled(&self) -> bool {
-        let RunCell { cancelled, slot, run, .. } = &*self.cell;
-        cancelled.load(Acquire) || slot.was_told(*run) || slot.cancelled(*run).is_some()
+        let RunCell { cancelled, status, run, .. } = &*self.cell;
+        cancelled.load(Acquire) || status.was_told(*run) || status.how_cancelled(*run).is_some()
     }
 }
 

@@ -1,12 +1,12 @@
 //! The set of workers: their number, which of them must leave, and the report at the end.
 //!
-//! A worker is one thread, one task, or a part of a [`WorkerFuture`]. It has a number and a [slot](WorkerSlot), which shows
+//! A worker is one thread, one task, or a part of a [`WorkerFuture`]. It has a number and a [status](WorkerStatus), which shows
 //! what it does. A worker with a key is never ended; a worker that waits for a key is woken to leave.
 //!
 //! **How a change reaches the workers.** From run to run a worker does not take the set's lock. It reads
 //! [`WorkerSet::control`], which is 0 unless workers must leave or their number follows the work. If it is not 0, the worker
-//! takes the set's lock at the beginning and at the end of each look for a key, and notes its slot in its [`Member`]. A call
-//! that sets a bit of `control` then reads all slots under the queue's lock ([`State::read_slots`]). It misses no worker:
+//! takes the set's lock at the beginning and at the end of each look for a key, and has its status noted in its [`Member`]. A call
+//! that sets a bit of `control` then reads the status of each worker under the queue's lock ([`State::read_all`]). It misses no worker:
 //!
 //! - A worker may end a run and take the next key in one hold of the queue's lock. If that hold comes before the reading, the
 //!   reading sees the run. If it comes after, the worker finds the bit in that hold and takes no key.
@@ -17,7 +17,7 @@
 //! [`WorkerFuture`]: super::WorkerFuture
 
 use super::pool_size::PoolSize;
-use super::slot::{RunCounts, WorkerSlot};
+use super::status::{RunCounts, WorkerStatus};
 use super::stop::StopReport;
 use super::supply::WorkerSupply;
 use crate::clock::Clock;
@@ -134,27 +134,27 @@ const ON_DEMAND: u32 = 2;
 
 /// One worker, or the place of one that has left.
 struct Member {
-    slot: Arc<WorkerSlot>,
+    status: Arc<WorkerStatus>,
     /// Ends its run; `None` on a thread, whose handler cannot be dropped.
     ends: Option<Weak<dyn Ends>>,
     /// The run whose handler is dropped as soon as its worker is polled.
     ends_soon: u64,
-    /// It looked for a key when its slot was last read, and may have got one.
+    /// It looked for a key when its status was last read, and may have got one.
     looking: bool,
-    /// It had a run when its slot was last read.
+    /// It had a run when its status was last read.
     running: bool,
 }
 
 impl Member {
     fn new(at: usize) -> Self {
-        let slot = Arc::new(WorkerSlot::new(at));
-        Self { slot, ends: None, ends_soon: 0, looking: false, running: false }
+        let status = Arc::new(WorkerStatus::new(at));
+        Self { status, ends: None, ends_soon: 0, looking: false, running: false }
     }
     fn is_busy(&self) -> bool {
         self.looking || self.running
     }
     fn ends_soon(&self) -> bool {
-        self.slot.is_told() && self.ends_soon == self.slot.run()
+        self.status.is_told() && self.ends_soon == self.status.run()
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) struct State {
     members: Vec<Member>,
     /// Numbers of workers that have left.
     free: Vec<usize>,
-    /// Number of workers that look or run, as their slots were last read. Not kept while `control` is 0.
+    /// Number of workers that look or run, as their status was last read. Not kept while `control` is 0.
     busy: usize,
     /// Number of those that run.
     running: usize,
@@ -232,17 +232,17 @@ impl State {
             self.busy > 0 || (self.threads && self.alive > 0)
         }
     }
-    /// Reads the slot of a worker.
-    fn read_slot(&mut self, at: usize) {
+    /// Reads the status of a worker.
+    fn read_status(&mut self, at: usize) {
         let member = &mut self.members[at];
         let (was_busy, was_running) = (member.is_busy(), member.running);
-        (member.looking, member.running) = (member.slot.is_looking(), member.slot.has_run());
+        (member.looking, member.running) = (member.status.is_looking(), member.status.has_run());
         self.busy = self.busy + usize::from(member.is_busy()) - usize::from(was_busy);
         self.running = self.running + usize::from(member.running) - usize::from(was_running);
     }
-    /// Reads the slots of all workers. In a hold of the queue's lock.
-    fn read_slots(&mut self) {
-        (0..self.members.len()).for_each(|at| self.read_slot(at));
+    /// Reads the status of each worker. In a hold of the queue's lock.
+    fn read_all(&mut self) {
+        (0..self.members.len()).for_each(|at| self.read_status(at));
     }
     /// The value that `control` is to have.
     fn control(&self) -> u32 {
@@ -305,21 +305,21 @@ impl WorkerSet {
         }
     }
 
-    /// Brings `control` up to date after a change of the state, and reads the slots if a bit was set.
+    /// Brings `control` up to date after a change of the state, and reads the status of each worker if a bit was set.
     fn update_control(&self, state: &mut State) {
         let (was, is) = (self.control.load(Relaxed), state.control());
         if was != is {
             self.control.store(is, Relaxed);
             if is & !was != 0 {
                 fence(SeqCst);
-                self.queue.locked(&mut || state.read_slots());
+                self.queue.locked(&mut || state.read_all());
             }
         }
     }
 
-    /// The slot of this worker.
-    pub(super) fn slot(&self, at: usize) -> Arc<WorkerSlot> {
-        self.state.lock().members[at].slot.clone()
+    /// The status of this worker.
+    pub(super) fn status(&self, at: usize) -> Arc<WorkerStatus> {
+        self.state.lock().members[at].status.clone()
     }
 
     /// Sets what ends the runs of this worker.
@@ -353,7 +353,7 @@ impl WorkerSet {
         } else {
             state.alive.saturating_sub(size.most)
         };
-        wakers.extend(state.members.iter().filter_map(|member| member.slot.take_waker()).take(learn));
+        wakers.extend(state.members.iter().filter_map(|member| member.status.take_waker()).take(learn));
         state.no_thread = false;
         // if no worker is there and none is started on demand any more, a stop has nothing to wait for
         state.tell_stops(&mut wakers);
@@ -439,17 +439,17 @@ impl WorkerSet {
 
     /// Begins a worker's look for a key. Returns whether it leaves if it finds none for long; `None` if it has left instead.
     #[inline]
-    pub(super) fn looks(&self, slot: &WorkerSlot) -> Option<bool> {
-        slot.set_looking(true);
+    pub(super) fn looks(&self, status: &WorkerStatus) -> Option<bool> {
+        status.set_looking(true);
         if self.control.load(Relaxed) == 0 {
             return Some(false);
         }
         let mut state = self.state.lock();
         if state.is_to_leave() {
-            self.vacate(state, slot.at);
+            self.vacate(state, status.at);
             return None;
         }
-        state.read_slot(slot.at);
+        state.read_status(status.at);
         Some(state.is_spare())
     }
 
@@ -461,20 +461,20 @@ impl WorkerSet {
 
     /// Ends a look that found no key. `spare` is the answer of [`looks`](Self::looks), `idle` whether the worker has waited for
     /// long.
-    pub(super) fn rests(&self, slot: &WorkerSlot, waker: &Waker, spare: bool, idle: bool) -> Rest {
-        let old = slot.waits(waker);
+    pub(super) fn rests(&self, status: &WorkerStatus, waker: &Waker, spare: bool, idle: bool) -> Rest {
+        let old = status.waits(waker);
         quietly(|| drop(old));
-        slot.set_looking(false);
+        status.set_looking(false);
         if self.control.load(Relaxed) == 0 {
             return if spare { Rest::LooksAgain } else { Rest::Rests };
         }
         let state = self.state.lock();
         if idle && state.is_spare() && !state.is_to_leave() {
-            self.vacate(state, slot.at);
+            self.vacate(state, status.at);
             return Rest::Left;
         }
         let rests = self.tells(state, |state| {
-            state.read_slot(slot.at);
+            state.read_status(status.at);
             !state.is_to_leave() && state.is_spare() == spare
         });
         if rests { Rest::Rests } else { Rest::LooksAgain }
@@ -482,24 +482,24 @@ impl WorkerSet {
 
     /// Ends a look with a key, or in a panic. If the deadline of a stop has come meanwhile, the run that begins is told to end
     /// at once.
-    pub(super) fn look_ended(&self, slot: &WorkerSlot) {
-        slot.set_looking(false);
+    pub(super) fn look_ended(&self, status: &WorkerStatus) {
+        status.set_looking(false);
         if self.control.load(Relaxed) != 0 {
             self.tells(self.state.lock(), |state| {
                 if state.cancelling {
-                    self.queue.locked(&mut || _ = slot.tell());
+                    self.queue.locked(&mut || _ = status.tell());
                 }
-                state.read_slot(slot.at);
+                state.read_status(status.at);
             });
         }
     }
 
     /// Ends a run of a worker that may not look for another key soon. The watcher is not brought up to date: the worker's next
     /// look shows whether it is needed.
-    pub(super) fn run_ended(&self, slot: &WorkerSlot) {
-        self.queue.locked(&mut || slot.end_run());
+    pub(super) fn run_ended(&self, status: &WorkerStatus) {
+        self.queue.locked(&mut || status.note_idle());
         if self.control.load(Relaxed) != 0 {
-            self.tells_stops(self.state.lock(), |state| state.read_slot(slot.at));
+            self.tells_stops(self.state.lock(), |state| state.read_status(status.at));
         }
     }
 
@@ -509,10 +509,10 @@ impl WorkerSet {
     }
 
     /// Notes that a worker leaves because the queue is shut down and worked off.
-    pub(super) fn is_over(&self, slot: &WorkerSlot) {
+    pub(super) fn is_over(&self, status: &WorkerStatus) {
         let mut state = self.state.lock();
         state.over = true;
-        self.vacate(state, slot.at);
+        self.vacate(state, status.at);
     }
 
     fn vacate(&self, state: MutexGuard<'_, State>, at: usize) {
@@ -521,8 +521,8 @@ impl WorkerSet {
             state.alive -= 1;
             let member = &mut state.members[at];
             member.ends = None;
-            let waker = member.slot.clear();
-            state.read_slot(at);
+            let waker = member.status.clear();
+            state.read_status(at);
             self.update_control(state);
             waker
         });
@@ -560,8 +560,8 @@ impl WorkerSet {
             return false;
         }
         let waker = self.tells(state, |state| {
-            let waker = state.members[at].slot.clear();
-            state.read_slot(at);
+            let waker = state.members[at].status.clear();
+            state.read_status(at);
             waker
         });
         quietly(|| drop(waker));
@@ -575,7 +575,7 @@ impl WorkerSet {
         state.stopping = true;
         self.update_control(&mut state);
         let mut wakers: Vec<Waker> =
-            state.members.iter().filter_map(|member| member.slot.take_waker()).collect();
+            state.members.iter().filter_map(|member| member.status.take_waker()).collect();
         if was_on_demand {
             // there may be no worker whose leaving tells them
             state.tell_stops(&mut wakers);
@@ -621,12 +621,12 @@ impl WorkerSet {
         let mut running = Vec::new();
         self.queue.locked(&mut || {
             for member in &mut state.members {
-                if !member.slot.tell() {
+                if !member.status.tell() {
                     continue;
                 }
                 let Some(ends) = member.ends.as_ref().and_then(Weak::upgrade) else { continue };
                 if ends.ends_soon() {
-                    member.ends_soon = member.slot.run();
+                    member.ends_soon = member.status.run();
                 }
                 running.push(ends);
             }
@@ -666,7 +666,7 @@ impl WorkerSet {
         let mut all = RunCounts::default();
         self.queue.locked(&mut || {
             for RunCounts { done, cancelled, running } in
-                state.members.iter().map(|member| member.slot.counts())
+                state.members.iter().map(|member| member.status.counts())
             {
                 all.done += done;
                 all.cancelled += cancelled;
@@ -686,8 +686,8 @@ impl Holders for WorkerSet {
         let state = self.state.lock();
         let (mut running, mut cancels) = (Vec::new(), false);
         in_hold(&mut |slot| {
-            for member in state.members.iter().filter(|member| member.slot.has_key(slot)) {
-                if member.slot.cancel(how) {
+            for member in state.members.iter().filter(|member| member.status.has_key(slot)) {
+                if member.status.cancel(how) {
                     cancels = true;
                     running.extend(member.ends.as_ref().and_then(Weak::upgrade));
                 }
@@ -703,13 +703,13 @@ impl Holders for WorkerSet {
 
     fn alive_and_busy(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.alive, state.members.iter().filter(|member| member.slot.has_run()).count())
+        (state.alive, state.members.iter().filter(|member| member.status.has_run()).count())
     }
 
     fn who_has(&self, slot: u32, who: &mut Vec<usize>) {
         let state = self.state.lock();
-        let has = state.members.iter().filter(|member| member.slot.has_key(slot));
-        who.extend(has.map(|member| member.slot.at + 1));
+        let has = state.members.iter().filter(|member| member.status.has_key(slot));
+        who.extend(has.map(|member| member.status.at + 1));
     }
 }
 

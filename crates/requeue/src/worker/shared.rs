@@ -108,7 +108,7 @@ impl<K, V> WorkerShared<K, V> {
         let payload = DropsQuietly(&mut left);
         let late = end.late;
         let (decision, said) = self.decide(cell.guard.key(), end, cell.attempt);
-        cell.slot.ends_run();
+        cell.status.begin_ending();
         match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
             (Ok(mut cell), true) => {
                 self.end(cell.guard.ending().1, decision, payload.0);

@@ -1,6 +1,6 @@
 //! Which of several runs is past its time limit, and when the watching ends.
 
-use super::super::slot::WorkerSlot;
+use super::super::status::WorkerStatus;
 use super::super::{Run, Worker};
 use super::*;
 use crate::{FakeClock, WorkQueue};
@@ -33,7 +33,7 @@ fn by_hand() -> (WorkQueue<u32>, Arc<Limits<u32, ()>>, Arc<Count>) {
 /// Begins a run at this time, to be watched.
 fn begins(q: &WorkQueue<u32>, limits: &Arc<Limits<u32, ()>>, key: u32, began: u64) -> Arc<RunCell<u32, ()>> {
     q.add(key).unwrap();
-    let mut cell = RunCell::new(q.shared.clone(), Arc::new(WorkerSlot::new(0)));
+    let mut cell = RunCell::new(q.shared.clone(), Arc::new(WorkerStatus::new(0)));
     cell.guard.run = q.try_get().unwrap().guard.run.take();
     let cell = Arc::new(cell);
     limits.watch(ms(began), &cell);

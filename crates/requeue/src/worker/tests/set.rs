@@ -111,15 +111,15 @@ fn b11_a_run_that_has_ended_is_not_cancelled_in_place_of_another_keys() {
 
 /// Has the worker with this number look for a key and take one.
 fn begins(handle: &Worker, at: usize) {
-    let slot = handle.set.slot(at);
-    assert!(handle.set.looks(&slot).is_some());
-    slot.begin_run(at as u32);
-    handle.set.look_ended(&slot);
+    let status = handle.set.status(at);
+    assert!(handle.set.looks(&status).is_some());
+    status.begin_run(at as u32);
+    handle.set.look_ended(&status);
 }
 
 /// Ends the run of the worker with this number.
 fn ends(handle: &Worker, at: usize) {
-    handle.set.run_ended(&handle.set.slot(at));
+    handle.set.run_ended(&handle.set.status(at));
 }
 
 /// Polls with a waker that counts.

@@ -1,7 +1,7 @@
-//! The slot of one worker: whether it looks for a key, its current run, and the number of its runs.
+//! The status of one worker: whether it looks for a key, its current run, and the number of its runs.
 //!
 //! The worker writes its runs in the hold of the queue's lock in which it takes a key or ends a run. So a run takes no lock but
-//! the queue's, and a reader with that lock sees all slots at one moment. Metrics read without the lock, and may be one run late.
+//! the queue's, and a reader with that lock sees all workers at one moment. Metrics read without the lock, and may be one run late.
 //!
 //! `looking` is written outside of those holds, because a look begins before its hold. [`set`](super::set) explains how a call
 //! that stops the worker sees it.
@@ -20,7 +20,7 @@ const ENDING: u64 = u64::MAX - 1;
 
 /// The state of one worker. On cache lines of its own, because the worker writes it twice a run.
 #[repr(align(128))]
-pub(super) struct WorkerSlot {
+pub(super) struct WorkerStatus {
     /// The number of the worker, from 0.
     pub(super) at: usize,
     /// The number of its latest run, from 1.
@@ -32,7 +32,7 @@ pub(super) struct WorkerSlot {
     /// Twice the number of the latest run that `cancel_run` told to end, and one more if its key is to be given up.
     asked: AtomicU64,
     /// Number of its runs that were told to end and have ended.
-    cancelled: AtomicU64,
+    cancelled_runs: AtomicU64,
     /// It looks for a key at this moment, and may have got one.
     looking: AtomicBool,
     /// Wakes it while it waits for a key.
@@ -49,7 +49,7 @@ pub(super) struct RunCounts {
     pub(super) running: u64,
 }
 
-impl WorkerSlot {
+impl WorkerStatus {
     pub(super) fn new(at: usize) -> Self {
         Self {
             at,
@@ -57,7 +57,7 @@ impl WorkerSlot {
             key: AtomicU64::new(IDLE),
             told: AtomicU64::new(0),
             asked: AtomicU64::new(0),
-            cancelled: AtomicU64::new(0),
+            cancelled_runs: AtomicU64::new(0),
             looking: AtomicBool::new(false),
             waker: Mutex::new(None),
         }
@@ -71,15 +71,15 @@ impl WorkerSlot {
     }
 
     /// Notes that the run is about to end: it can't be cancelled any more.
-    pub(super) fn ends_run(&self) {
+    pub(super) fn begin_ending(&self) {
         self.key.store(ENDING, Relaxed);
     }
 
     /// Notes that the worker's run, if any, has ended. In a hold of the queue's lock.
     #[inline]
-    pub(super) fn end_run(&self) {
+    pub(super) fn note_idle(&self) {
         if self.is_told() {
-            self.cancelled.store(self.cancelled.load(Relaxed) + 1, Relaxed);
+            self.cancelled_runs.store(self.cancelled_runs.load(Relaxed) + 1, Relaxed);
         }
         self.key.store(IDLE, Relaxed);
     }
@@ -104,7 +104,7 @@ impl WorkerSlot {
 
     /// How this run was asked to end, if it was.
     #[inline]
-    pub(super) fn cancelled(&self, run: u64) -> Option<CancelRun> {
+    pub(super) fn how_cancelled(&self, run: u64) -> Option<CancelRun> {
         let asked = self.asked.load(Acquire);
         let how = if asked % 2 == 0 { CancelRun::Retry } else { CancelRun::GiveUp };
         (asked / 2 == run).then_some(how)
@@ -113,7 +113,7 @@ impl WorkerSlot {
     /// Whether it has a run that is to end.
     #[inline]
     pub(super) fn is_to_end(&self) -> bool {
-        self.is_told() || (self.has_run() && self.cancelled(self.run()).is_some())
+        self.is_told() || (self.has_run() && self.how_cancelled(self.run()).is_some())
     }
 
     /// The number of its latest run.
@@ -146,7 +146,7 @@ impl WorkerSlot {
 
     pub(super) fn counts(&self) -> RunCounts {
         let (running, told) = (u64::from(self.has_run()), u64::from(self.is_told()));
-        let ended = self.cancelled.load(Relaxed);
+        let ended = self.cancelled_runs.load(Relaxed);
         RunCounts { done: self.run() - running - ended, cancelled: ended + told, running }
     }
 
@@ -177,8 +177,7 @@ impl WorkerSlot {
         if self.has_run() { None } else { self.waker.lock().take() }
     }
 
-    /// Clears the slot of a worker that has left, so that the next worker can use it. Returns its waker, to
-    /// be dropped outside the lock.
+    /// Clears the status of a worker that has left, for the next one with its number.
     #[must_use = "dropping a waker is users' code, which is not called under a lock"]
     pub(super) fn clear(&self) -> Option<Waker> {
         self.set_looking(false);
