@@ -161,7 +161,7 @@ impl<K: Eq, V> Shared<K, V> {
                 *result = core.trigger(trigger, *hash, options, &limit).map(|accepted| accepted.added);
                 retried.calls += u64::from(timed && result.is_ok() && options.is_delayed());
             }
-            hold.close();
+            hold.unlock();
         });
         drop(retried);
         drop(unask);
@@ -188,7 +188,7 @@ impl<K: Eq, V> Shared<K, V> {
                 asking = hold.core.ask(None).ok();
             }
         }
-        hold.close();
+        hold.unlock();
         // refused: the next hold returns the reason
         let Some(asking) = asking else { return (entries.len(), None) };
         let unask = Unask { shared: self, asking, left: limited };

@@ -57,7 +57,7 @@ impl<K: Eq, V> Shared<K, V> {
             return self.slow_add(hold, &mut in_memory.0, integer, hash);
         };
         self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
-        hold.close();
+        hold.unlock();
         Ok(added)
     }
 
@@ -76,7 +76,7 @@ impl<K: Eq, V> Shared<K, V> {
             self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);
             added
         });
-        hold.close();
+        hold.unlock();
         accepted.map_err(|reason| refused(trigger, reason))
     }
 

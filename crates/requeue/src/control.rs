@@ -44,7 +44,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         let mut hold = self.shared.enter(&mut None);
         let (cancelled, gone) = hold.cancel(key, hash);
         self.shared.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
-        hold.close();
+        hold.unlock();
         drop(gone);
         cancelled
     }

@@ -130,7 +130,7 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.look_at(now);
         self.filter.close();
         let base = hold.core.begin_drain(options.waiting, deadline);
-        hold.close();
+        hold.unlock();
         self.sweep(now);
         (base, deadline)
     }
@@ -152,7 +152,7 @@ impl<K, V> Shared<K, V> {
             let mut lent = Vec::with_capacity(most);
             let mut hold = self.lock();
             hold.core.lend_unfinished(late, most, |loan, reason| lent.push((loan, reason)));
-            hold.close();
+            hold.unlock();
             if lent.is_empty() {
                 return;
             }
@@ -164,7 +164,7 @@ impl<K, V> Shared<K, V> {
             }
             let mut hold = self.lock();
             lent.into_iter().for_each(|(loan, _)| hold.core.take_back(loan));
-            hold.close();
+            hold.unlock();
         }
     }
 
@@ -189,7 +189,7 @@ impl<K, V> Shared<K, V> {
         }
         let mut hold = self.lock();
         let old = hold.drains().leave(place);
-        hold.close();
+        hold.unlock();
         old
     }
 }
@@ -242,7 +242,7 @@ impl<'q, K, V> Drain<'q, K, V> {
             if hold.core.drain_is_over(&self.base) || now >= self.deadline {
                 let answer = shared.drained(&hold.core, &self.base);
                 let old = self.place.take().and_then(|place| hold.drains().leave(place));
-                hold.close();
+                hold.unlock();
                 quietly(|| drop(old));
                 shared.tell_unfinished(false);
                 return Step::Ready(answer);
@@ -253,13 +253,13 @@ impl<'q, K, V> Drain<'q, K, V> {
                     // the deadline of the latest drain ends this one too, and perhaps no other caller notices
                     // that it has come
                     let until = hold.core.waiting_until().map_or(self.deadline, |at| at.min(self.deadline));
-                    hold.close();
+                    hold.unlock();
                     quietly(|| drop(old));
                     return Step::Sleep(Some(until).filter(|at| !at.is_never()));
                 }
                 // not under the lock: a clone is users' code
                 None => {
-                    hold.close();
+                    hold.unlock();
                     clone = Some(waker().clone());
                 }
             }

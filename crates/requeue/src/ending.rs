@@ -97,7 +97,7 @@ impl<K> Ending<'_, K> {
                 if let (true, Ok(ended)) = (told, &mut ended) {
                     shared.tell_end(&mut hold.core, ended, |_| Some(at));
                 }
-                hold.close();
+                hold.unlock();
                 match ended {
                     Ok(ended) => ended,
                     Err((run, refused)) => {
@@ -244,7 +244,7 @@ pub(crate) fn finish<K, V>(
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
         if let Some((key, worked)) = hold.core.finish(slot) {
-            hold.close_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
+            hold.unlock_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             // it is already inert: marked where the guard's drop sees it without a look
             *slot = None;
             return drop(key);
@@ -264,7 +264,7 @@ fn slow_finish<K, V>(
     payload: &mut Option<V>,
 ) {
     let ended = end_in_hold(shared, &mut hold, slot, succeeded, payload);
-    hold.close();
+    hold.unlock();
     if let Some(ended) = ended {
         after_end(shared, ended);
     }
@@ -393,7 +393,7 @@ pub(crate) fn put_back<K, V>(
     if !is_inert {
         shared.tell_end(&mut hold.core, &mut ended, |_| Some(at));
     }
-    hold.close();
+    hold.unlock();
     after_end(shared, ended);
 }
 

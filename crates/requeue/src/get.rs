@@ -135,7 +135,7 @@ impl<K, V> Left<K, V> {
     #[inline(always)]
     pub(crate) fn hand_out(self, taken: &Handout<K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
         let (shared, Self { key, worked, in_full }) = (hold.owner(), self);
-        hold.close_with(taken, worked, waker);
+        hold.unlock_with(taken, worked, waker);
         Self { key, worked: None, in_full }.drop_after(shared);
     }
 
@@ -165,8 +165,8 @@ impl<K, V> Hold<'_, K, V> {
     /// Ends the hold in which a key was taken, and a run ended that took this long. The guard is made after
     /// it, in the caller's place: nothing in here unwinds, or the key would be held for ever.
     #[inline(always)]
-    fn close_with(self, taken: &Handout<K, V>, worked: Option<Duration>, waker: Option<Waker>) {
-        self.close_telling(|shared| {
+    fn unlock_with(self, taken: &Handout<K, V>, worked: Option<Duration>, waker: Option<Waker>) {
+        self.unlock_telling(|shared| {
             shared.tell_waited(taken.waited);
             shared.tell_worked(worked, RunEnd::Done);
         });
@@ -183,7 +183,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
     let mut hold = shared.look_for_key(&mut reading);
     match hold.get() {
         Got::Item(taken) => {
-            hold.close_with(&taken, None, None);
+            hold.unlock_with(&taken, None, None);
             Some(Item::new(Owner::Borrowed(shared), taken))
         }
         Got::Empty | Got::ShutDown => Get::new(Owner::Borrowed(shared), None).wait_in(hold, reading),
@@ -196,11 +196,11 @@ pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>
     let mut hold = shared.look_for_key(&mut None);
     match hold.get() {
         Got::Item(taken) => {
-            hold.close_with(&taken, None, None);
+            hold.unlock_with(&taken, None, None);
             Ok(Item::new(Owner::Borrowed(shared), taken))
         }
         nothing => {
-            hold.close();
+            hold.unlock();
             Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })
         }
     }

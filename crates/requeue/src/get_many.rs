@@ -136,7 +136,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
         waker: Option<Waker>,
         left: Self::Left,
     ) -> Self::Got {
-        hold.close();
+        hold.unlock();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
@@ -174,11 +174,11 @@ pub(crate) fn try_get_many<K, V>(
             }
             PollResult::Nothing => {
                 let over = hold.core.is_over();
-                hold.close();
+                hold.unlock();
                 return Err(if over { TryGetError::ShutDown } else { TryGetError::Empty });
             }
             PollResult::NoRoom(more) => {
-                hold.close();
+                hold.unlock();
                 keys = more;
             }
         }

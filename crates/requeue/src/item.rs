@@ -364,7 +364,7 @@ impl<'q, K, V> Item<'q, K, V> {
         let shared = self.guard.owner.shared();
         let mut hold = shared.hold(None);
         let ended = self.guard.run.take().map(|run| hold.core.detach(run));
-        hold.close();
+        hold.unlock();
         if let Some(ended) = ended {
             after_end(shared, ended);
         }

@@ -231,7 +231,7 @@ fn finish<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], succee
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.hold(None);
     end_in_hold(&mut hold, shared, items, succeeded, true, &mut left);
-    hold.close();
+    hold.unlock();
     after_ends(shared, left);
 }
 
@@ -326,7 +326,7 @@ fn put_back_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) 
                     left.push(ended);
                 }
             }
-            hold.close();
+            hold.unlock();
         });
         // before any item was reached only the clock can have panicked
         clock_works &= rest.len() < before;
@@ -355,7 +355,7 @@ fn force_end<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>]) {
     let mut left = room_for_ended(shared, items.len());
     let mut hold = shared.lock();
     end_in_hold(&mut hold, shared, items, false, false, &mut left);
-    hold.close();
+    hold.unlock();
     quietly(|| after_ends(shared, left));
 }
 
@@ -402,7 +402,7 @@ fn retry_all<K, V>(
                         left.push(ended);
                     }
                 }
-                hold.close();
+                hold.unlock();
             });
         };
         first.catch(hold);

@@ -160,7 +160,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         let lifted = self.shared.enter(&mut None).with(|hold| hold.core.lift_rate());
         if lifted {
             // groups that have waited for their tokens, a batch a lock hold
-            self.shared.enter(&mut None).close();
+            self.shared.enter(&mut None).unlock();
         }
         lifted
     }

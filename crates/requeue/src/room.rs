@@ -69,7 +69,7 @@ impl<K, V> Shared<K, V> {
         }
         let mut hold = self.lock();
         let old = hold.adders().leave(&mut Some(ticket));
-        hold.close();
+        hold.unlock();
         in_drop(|| drop(old));
     }
 }

@@ -159,7 +159,7 @@ impl<K, V> Drop for Lent<'_, K, V> {
         in_drop(|| {
             let mut hold = self.shared.lock();
             self.keys.drain(..).for_each(|(loan, _)| hold.core.take_back(loan));
-            hold.close();
+            hold.unlock();
         });
     }
 }
@@ -178,7 +178,7 @@ impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
             let keys = &mut lent.keys;
             let (next, totals) =
                 hold.core.page(from, self.most, self.only, |loan, state| keys.push((loan, state)));
-            hold.close();
+            hold.unlock();
             if let (true, Some(next)) = (lent.keys.is_empty(), next) {
                 from = next;
                 continue;

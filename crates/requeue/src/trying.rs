@@ -86,7 +86,7 @@ impl<K: Eq, V> Shared<K, V> {
         if let Ok(accepted) = accepted {
             then(&mut hold.core, accepted);
         }
-        hold.close();
+        hold.unlock();
         accepted
     }
 
@@ -140,7 +140,7 @@ impl<K: Eq, V> Shared<K, V> {
         if let (Err(refused), Some(turn)) = (&asking, turn) {
             turn.tried(&mut hold, hash, *refused == Refused::Full);
         }
-        hold.close();
+        hold.unlock();
         let asking = asking?;
         Ok((self.asked(key, now, asking, resets), asking))
     }

@@ -199,7 +199,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 }
                 PollResult::Nothing => return Err(hold),
                 PollResult::NoRoom(keys) => {
-                    hold.close();
+                    hold.unlock();
                     ask.make_room(keys, owner.shared(), &mut look.left.0);
                     hold = owner.shared().enter(&mut look.reading);
                 }
@@ -228,7 +228,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             };
             if let Some(answer) = over {
                 let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                let idle = hold.close_after_leaving();
+                let idle = hold.unlock_after_leaving();
                 quietly(|| drop(old));
                 if idle {
                     owner.shared().update_alarms(None);
@@ -237,7 +237,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             }
             // neither made nor cloned under the lock: a clone is users' code
             if waiter.is_none() && clone.is_none() {
-                hold.close();
+                hold.unlock();
                 clone = Some(waker().clone());
             } else {
                 match Self::register(waiter, hold, waker(), clone.take(), look.who) {
@@ -283,7 +283,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             }
         };
         hold.owner().tell_journal(|journal| journal.wanted());
-        hold.close();
+        hold.unlock();
         Ok((sleep, old))
     }
 
@@ -399,7 +399,7 @@ impl<K, V> Shared<K, V> {
         // The clock is not read: if it panicked, an entry would stay behind without an owner.
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
-        if hold.close_after_leaving() {
+        if hold.unlock_after_leaving() {
             in_drop(|| self.update_alarms(None));
         }
         in_drop(|| drop(old));

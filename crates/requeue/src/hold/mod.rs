@@ -48,7 +48,7 @@ use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Got, Handout, Limit};
 use std::borrow::Borrow;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 #[repr(C)] // the time and the front of `core`, which each call touches, stand beside the lock
 pub(crate) struct State<K, V> {
@@ -201,7 +201,7 @@ impl<K, V> Shared<K, V> {
                 return hold;
             }
             self.far.spares.store(false, Relaxed);
-            hold.close();
+            hold.unlock();
         }
         let now = *reading.get_or_insert_with(|| self.clock.now());
         let mut hold = self.enter(reading);
@@ -221,13 +221,13 @@ impl<K, V> Shared<K, V> {
         plan: &Plan,
         reading: &mut Option<Instant>,
     ) -> Hold<'a, K, V> {
-        hold.close();
+        hold.unlock();
         let is_set = quietly(|| self.far.set(&*self.clock, plan.at)).is_some();
         let mut hold = self.enter(reading);
         if hold.far.note_set(&self.far, plan, is_set) {
             return hold;
         }
-        hold.close();
+        hold.unlock();
         self.far.end();
         self.enter(reading)
     }
@@ -268,7 +268,7 @@ impl<K, V> Shared<K, V> {
     fn advance_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
             let unread = reading.is_none() && hold.core.is_timed();
-            hold.close();
+            hold.unlock();
             // not under the lock: a clock is users' code
             if unread {
                 *reading = Some(self.clock.now());
@@ -302,10 +302,10 @@ impl<K, V> Shared<K, V> {
 
     /// Ends a lock hold. Returns whether there was more to do.
     #[inline(always)]
-    fn unlock(&self, state: Plain<'_, State<K, V>>) -> bool {
+    fn release_and_follow_up(&self, state: Plain<'_, State<K, V>>) -> bool {
         let is_more = !state.core.is_quiescent();
         if is_more {
-            self.unlock_and_more(state);
+            self.release_and_more(state);
         } else {
             state.release();
         }
@@ -314,15 +314,15 @@ impl<K, V> Shared<K, V> {
 
     /// Ends a lock hold and does the remaining work.
     #[inline(never)]
-    fn unlock_and_more(&self, mut state: Plain<'_, State<K, V>>) {
+    fn release_and_more(&self, mut state: Plain<'_, State<K, V>>) {
         if state.core.is_just_noted(pending_work::METRICS) {
             let counts = state.core.take_counts();
             state.release();
             self.tell_counts(counts);
         } else {
-            // Its calls of user code catch panics one by one. A panic of our own must not unwind either: a
-            // get has taken its key by now, and has not made the guard yet.
-            quietly(|| self.unlock_and_follow_up(state));
+            // Users' code in it is caught call by call. A panic of our own must not unwind either:
+            // a get has taken its key by now, and has not made the guard yet.
+            quietly(|| self.release_and_follow_up_in_full(state));
         }
     }
 
@@ -361,7 +361,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls `f` with the limiter as a function of the key's count, for a limiter
-    /// that does not keep its own. The default queue's is `(Doubling, Bucket)`: see `limiter/defaults.rs`.
+    /// that does not keep its own. The default queue has `(Counted, Bucket)`: see `limiter/defaults.rs`.
     pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> R {
         let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
         let (counts, expire_after) = match self.keeps {
@@ -388,7 +388,7 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.look_at(now);
         self.filter.close();
         let dropped = hold.core.shut_down();
-        hold.close();
+        hold.unlock();
         self.sweep(now);
         dropped
     }
@@ -398,19 +398,19 @@ impl<K, V> Shared<K, V> {
         let mut hold = self.hold(None);
         self.filter.close();
         hold.core.close();
-        hold.close();
+        hold.unlock();
     }
 
     /// Completes a shutdown's work on all timers, one batch per lock hold.
     pub(crate) fn sweep(&self, now: Instant) {
-        self.look_at(now).close();
+        self.look_at(now).unlock();
         // users' code may have caught the panic of a drop
         self.make_up_for_drops();
     }
 
     /// Ends a lock hold and does the work that follows it.
     #[inline(never)]
-    fn unlock_and_follow_up(&self, mut state: Plain<'_, State<K, V>>) {
+    fn release_and_follow_up_in_full(&self, mut state: Plain<'_, State<K, V>>) {
         let State { core, waiters, drains, adders, drain_notice, reading, far } = &mut *state;
         let reading = *reading;
         core.conclude();
@@ -499,7 +499,7 @@ impl<K, V> Drop for Shared<K, V> {
     }
 }
 
-/// One lock hold. [`close`](Self::close) ends it and does the work that follows it.
+/// One lock hold. [`unlock`](Self::unlock) ends it and does the work that follows it.
 pub(crate) type Hold<'a, K, V> = Held<'a, Shared<K, V>>;
 
 impl<K, V> Locked for Shared<K, V> {
@@ -514,7 +514,7 @@ impl<K, V> Locked for Shared<K, V> {
     /// in this hold, so that no other hold sees it broken.
     #[cold]
     fn end(held: Plain<'_, State<K, V>>, shared: &Self) {
-        shared.unlock(held);
+        shared.release_and_follow_up(held);
         shared.make_up_for_drops();
     }
 }
@@ -570,17 +570,17 @@ impl<'a, K, V> Hold<'a, K, V> {
 
     /// Ends the hold, and does the work that follows it.
     #[inline(always)]
-    pub(crate) fn close(self) {
-        self.owner().unlock(self.into_plain());
+    pub(crate) fn unlock(self) {
+        self.owner().release_and_follow_up(self.into_plain());
     }
 
-    /// Like [`close`](Self::close), and tells the metrics. With metrics, each hold has [more to
+    /// Like [`unlock`](Self::unlock), and tells the metrics. With metrics, each hold has [more to
     /// do](pending_work::METRICS) at its end; without, nothing is checked, which saves 3 instructions for each
     /// thing that may be told.
     #[inline(always)]
-    pub(crate) fn close_telling(self, tell: impl FnOnce(&Shared<K, V>)) {
+    pub(crate) fn unlock_telling(self, tell: impl FnOnce(&Shared<K, V>)) {
         let shared = self.owner();
-        if shared.unlock(self.into_plain()) {
+        if shared.release_and_follow_up(self.into_plain()) {
             tell(shared);
         }
     }
@@ -588,9 +588,9 @@ impl<'a, K, V> Hold<'a, K, V> {
     /// Ends a hold in which a waiter has left. Returns `true` if an alarm is set that no caller waits for any
     /// more: [`update_alarms`](Shared::update_alarms) then removes it.
     #[must_use = "an alarm without a waiter must be cancelled"]
-    pub(crate) fn close_after_leaving(mut self) -> bool {
+    pub(crate) fn unlock_after_leaving(mut self) -> bool {
         let idle = self.waiters().has_idle_alarms();
-        self.close();
+        self.unlock();
         idle
     }
 
@@ -598,7 +598,7 @@ impl<'a, K, V> Hold<'a, K, V> {
     #[inline]
     pub(crate) fn with<R>(mut self, call: impl FnOnce(&mut State<K, V>) -> R) -> R {
         let answer = call(&mut self);
-        self.close();
+        self.unlock();
         answer
     }
 

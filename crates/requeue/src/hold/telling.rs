@@ -106,7 +106,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// All sets of workers that may have keys.
-    fn holders(&self) -> Vec<Arc<dyn Holders>> {
+    pub(super) fn holders(&self) -> Vec<Arc<dyn Holders>> {
         self.holders.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -142,7 +142,7 @@ impl<K, V> Shared<K, V> {
         }
         let mut hold = self.lock();
         loans.into_iter().for_each(|loan| hold.core.take_back(loan));
-        hold.close();
+        hold.unlock();
     }
 
     #[inline]

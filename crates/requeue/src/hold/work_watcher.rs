@@ -54,7 +54,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
 
     /// Ends a hold in which the watcher's place has changed; `old` is its waker, to be dropped.
     fn close_watch(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
-        if hold.close_after_leaving() {
+        if hold.unlock_after_leaving() {
             quietly(|| self.update_alarms(None));
         }
         quietly(|| drop(old));

@@ -87,13 +87,17 @@ fn bucket() -> Bucket {
     Bucket::new(RATE, BURST).expect("the default rate and burst are above 0")
 }
 
-/// [`default_controller`] for a queue, which keeps the counts itself: [`Exponential`] without a map of counts. It works for
-/// keys of any type, even those that cannot be cloned into a map.
-pub(crate) fn counted_controller() -> (Doubling, Bucket) {
+/// [`default_controller`] for a queue, which keeps the counts itself. It works for keys of any type, even
+/// those that cannot be cloned into a map.
+pub(crate) fn counted_controller() -> (Counted, Bucket) {
     let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
-    (curve, bucket())
+    (Counted(curve), bucket())
 }
 
-impl<K: ?Sized> RateLimiter<K> for Doubling {
-    keeps_no_records!(self: Keeps::Count { expire_after: None }, |failures, _| self.delay(failures));
+/// [`Exponential`] without a map of counts.
+#[derive(Debug)]
+pub(crate) struct Counted(Doubling);
+
+impl<K: ?Sized> RateLimiter<K> for Counted {
+    keeps_no_records!(self: Keeps::Count { expire_after: None }, |failures, _| self.0.delay(failures));
 }

@@ -34,7 +34,7 @@ pub struct Exponential<K, S = RandomState>(Counts<K, Doubling, S>);
 
 /// `base * 2^failures`, at most `max`: in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubling {
+pub(super) struct Doubling {
     base: u128,
     max: u128,
 }

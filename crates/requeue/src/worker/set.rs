@@ -97,7 +97,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
             Left::Nothing
         };
         let old = if left == Left::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
-        hold.close();
+        hold.unlock();
         quietly(|| drop(old));
         left
     }

@@ -41,7 +41,7 @@ pub(super) struct WorkerShared<K: 'static, V: 'static> {
 /// How a handler ended.
 pub(super) struct HandlerEnd<'a> {
     /// Its outcome, or why it has none: it panicked, or was dropped.
-    said: Result<Outcome, Failure>,
+    pub(super) said: Result<Outcome, Failure>,
     /// The run has failed, whatever the outcome: it is past its time limit, or was cancelled.
     pub(super) late: Option<&'a Failure>,
     /// The hook was told of `late` already.
