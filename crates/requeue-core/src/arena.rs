@@ -575,9 +575,9 @@ impl<K> Arena<K> {
         let key = unsafe { (*s.key.get()).assume_init_read() };
         self.len -= 1;
         let freed_chunk = if !self.keeps {
-            self.put_back(slot)
+            self.free_slot_of_chunk(slot)
         } else if let Some(older) = self.spare.replace(vacant) {
-            self.put_back(older.no)
+            self.free_slot_of_chunk(older.no)
         } else {
             None
         };
@@ -585,7 +585,7 @@ impl<K> Arena<K> {
     }
 
     /// Returns a slot to its chunk. Returns the chunk if that freed it.
-    fn put_back(&mut self, slot: u32) -> Option<u32> {
+    fn free_slot_of_chunk(&mut self, slot: u32) -> Option<u32> {
         let (chunk_no, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
         self.free[chunk_no][at / 64] |= 1 << (at % 64);
         self.vacant[chunk_no / 64] |= 1 << (chunk_no % 64);

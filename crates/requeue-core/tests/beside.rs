@@ -112,16 +112,16 @@ fn what_the_owner_has_noted_is_work_until_it_is_done() {
 fn whether_time_matters_is_told_as_it_changes() {
     let mut core = new();
     add(&mut core, 1).unwrap();
-    assert!(!core.is_timed() && core.is_quiescent() && core.is_up_to_date());
+    assert!(!core.time_matters() && core.is_quiescent() && core.is_up_to_date());
     add_after(&mut core, 2, SECOND);
-    assert!(core.is_timed() && !core.is_up_to_date() && !core.is_quiescent());
-    assert!(core.take_timed() && core.is_quiescent());
+    assert!(core.time_matters() && !core.is_up_to_date() && !core.is_quiescent());
+    assert!(core.take_time_matters() && core.is_quiescent());
     let mut core = new();
     core.begin_drain(WaitingKeys::Wait, Instant::ORIGIN + SECOND);
     assert_eq!(core.waiting_until(), Some(Instant::ORIGIN + SECOND));
     core.conclude();
     assert_eq!(core.waiting_until(), None, "there was nothing to wait for");
-    assert!(!core.is_quiescent() && !core.take_timed() && core.is_quiescent());
+    assert!(!core.is_quiescent() && !core.take_time_matters() && core.is_quiescent());
 }
 
 #[test]

@@ -754,7 +754,7 @@ fn q14_a_drain_that_waits_ends_when_nothing_is_left() {
     assert!(q.core.is_over() && q.core.is_drained() && q.core.drain_is_over(&base));
     assert!(q.core.drain_counts(&base).complete);
     assert_eq!(q.core.next_wake(), None);
-    assert!(!q.core.is_timed());
+    assert!(!q.core.time_matters());
 }
 
 #[test]
@@ -883,7 +883,7 @@ fn users_a_retry_whose_limiter_is_asked_survives_or_is_dropped() {
 #[test]
 fn m_durations_and_gauges() {
     let mut q = Q::with(Config { timestamps: true, ..Config::default() });
-    assert!(q.core.is_timed());
+    assert!(q.core.time_matters());
     q.add(1, NOW).expect("open");
     q.add(2, after(2)).expect("open");
     q.pass(secs(3));
@@ -923,9 +923,9 @@ fn m_durations_and_gauges() {
 fn m_without_timestamps_nothing_is_timed_until_a_timer_is() {
     let mut q = Q::new();
     q.add(1, NOW).expect("open");
-    assert!(!q.core.is_timed());
+    assert!(!q.core.time_matters());
     q.add(1, after(1)).expect("open");
-    assert!(q.core.is_timed());
+    assert!(q.core.time_matters());
     assert_eq!(q.core.gauges().depth, 1);
     assert_eq!(q.core.gauges().unfinished_work, Duration::ZERO);
 }

@@ -129,12 +129,12 @@ fn waiting_keys_that_a_later_shutdown_drops_are_counted_by_both() {
 #[test]
 fn time_matters_to_a_look_while_a_timer_is_set() {
     let mut core = new();
-    assert!(core.is_up_to_date() && !core.is_timed());
+    assert!(core.is_up_to_date() && !core.time_matters());
     add(&mut core, 1, SECOND);
-    assert!(!core.is_up_to_date() && core.is_timed());
+    assert!(!core.is_up_to_date() && core.time_matters());
     assert!(!core.advance(at(1)));
     assert_eq!(core.len(), 1);
-    assert!(core.is_up_to_date() && !core.is_timed());
+    assert!(core.is_up_to_date() && !core.time_matters());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
     assert!(core.is_quiescent());
     add(&mut core, 1, Duration::ZERO);
     add(&mut core, 2, SECOND);
-    assert!(!core.is_quiescent() && core.take_timed(), "time matters from now on");
+    assert!(!core.is_quiescent() && core.take_time_matters(), "time matters from now on");
     add(&mut core, 3, SECOND);
     assert!(core.is_quiescent(), "it did before");
     for value in [1, 2] {
@@ -158,7 +158,7 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
     assert!(!core.is_quiescent(), "there are timers to be dropped");
     while core.advance(at(0)) {}
     core.take_trash();
-    assert!(!core.is_quiescent() && !core.take_timed(), "time does not matter any more");
+    assert!(!core.is_quiescent() && !core.take_time_matters(), "time does not matter any more");
     assert!(core.is_quiescent());
 }
 
@@ -166,7 +166,10 @@ fn a_queue_is_quiescent_while_nothing_is_shut_down_and_nothing_is_to_be_dropped(
 fn the_next_thing_that_no_call_brings_about_is_a_timer_or_a_drain_s_deadline() {
     let mut core = new();
     core.begin_drain(WaitingKeys::Wait, at(5));
-    assert_eq!((core.next_wake(), core.waiting_until(), core.is_timed()), (Some(at(5)), Some(at(5)), true));
+    assert_eq!(
+        (core.next_wake(), core.waiting_until(), core.time_matters()),
+        (Some(at(5)), Some(at(5)), true)
+    );
     for (timer, next) in [(7, 5), (3, 3)] {
         let mut core = new();
         add(&mut core, 1, SECOND * timer);

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
-use crate::wait::{Limit, Step};
+use crate::wait::{Step, TimeLimit};
 use requeue_core::{Core, DrainBase};
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +30,7 @@ pub use requeue_core::{Drained, ShutDown, UnfinishedKey, UnfinishedReason, Waiti
 pub struct DrainOptions {
     pub(crate) waiting: WaitingKeys,
     /// Time limit; none by default.
-    pub(crate) limit: Option<Limit>,
+    pub(crate) limit: Option<TimeLimit>,
 }
 
 impl DrainOptions {
@@ -63,7 +63,7 @@ impl DrainOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { limit: Some(Limit::After(timeout)), ..self }
+        Self { limit: Some(TimeLimit::After(timeout)), ..self }
     }
 
     /// Sets until when the drain waits at most: an instant of the queue's clock, for several shutdown steps
@@ -80,7 +80,7 @@ impl DrainOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> Self {
-        Self { limit: Some(Limit::At(at)), ..self }
+        Self { limit: Some(TimeLimit::At(at)), ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The end of a run: the guard's part, and the work after the lock hold.
 //!
 //! ```text
-//!   done, drop, succeed    finish   the hold; Core::finish, if nothing else is known of the key
+//!   done, drop, succeed    finish   the hold; Core::try_fast_end, if nothing else is known of the key
 //!                             └─► slow_finish ─► end_in_hold ─► Core::end
 //!   retry                  Ending::retry   reads the clock, asks a limiter that counts for itself
 //!   again, give_up         Ending::again, Ending::give_up
@@ -243,7 +243,7 @@ pub(crate) fn finish<K, V>(
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
-        if let Some((key, worked)) = hold.core.finish(slot) {
+        if let Some((key, worked)) = hold.core.try_fast_end(slot) {
             hold.unlock_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             // it is already inert: marked where the guard's drop sees it without a look
             *slot = None;
@@ -270,7 +270,7 @@ fn slow_finish<K, V>(
     }
 }
 
-/// In a lock hold: ends a run that was not [finished](requeue_core::Core::finish), if there is one, as done or as
+/// In a lock hold: ends a run that was not [ended fast](requeue_core::Core::try_fast_end), if there is one, as done or as
 /// succeeded, and tells the journal, if there is one. Takes the payload of a run whose retry was refused.
 pub(crate) fn end_in_hold<K, V>(
     shared: &Shared<K, V>,

@@ -6,7 +6,7 @@ use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
-use crate::wait::Limit;
+use crate::wait::TimeLimit;
 use crate::waiting::{PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
@@ -56,11 +56,11 @@ pub(crate) struct One<K> {
 impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
     type Got = Item<'q, K, V>;
     type Taken = Handout<K, V>;
-    type Left = Left<K, V>;
+    type Remains = Remains<K, V>;
 
     #[inline(always)]
-    fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, left: &mut Self::Left) -> bool {
-        left.finish(hold, &mut self.ending)
+    fn ends_at_once(&mut self, hold: &mut Hold<'_, K, V>, remains: &mut Self::Remains) -> bool {
+        remains.try_fast_end(hold, &mut self.ending)
     }
 
     #[inline(always)]
@@ -68,9 +68,9 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         &mut self,
         hold: &mut Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
-        left: &mut Self::Left,
+        remains: &mut Self::Remains,
     ) -> PollResult<Self::Taken> {
-        left.end(hold, &mut self.ending, false);
+        remains.end(hold, &mut self.ending, false);
         match hold.get() {
             Got::Item(handout) => PollResult::Keys(handout),
             Got::Empty | Got::ShutDown => {
@@ -88,29 +88,29 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
         hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        left: Self::Left,
+        remains: Self::Remains,
     ) -> Self::Got {
-        left.hand_out(&taken, hold, waker);
+        remains.hand_out(&taken, hold, waker);
         Item::new(owner.clone(), taken)
     }
 
     #[inline]
-    fn after(shared: &Shared<K, V>, left: Self::Left) {
-        left.drop_after(shared);
+    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
+        remains.drop_after(shared);
     }
 }
 
 /// Remains of the run that was ended: mostly the key alone; rare parts stand apart.
-pub(crate) struct Left<K, V> {
+pub(crate) struct Remains<K, V> {
     key: Option<K>,
     worked: Option<Duration>,
     in_full: Option<Ended<K, V>>,
 }
 
-impl<K, V> Left<K, V> {
+impl<K, V> Remains<K, V> {
     /// Ends the run, if there is one and nothing else is known of its key. `false`: the run has not ended.
     #[inline(always)]
-    fn finish(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
+    fn try_fast_end(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>) -> bool {
         // only in the hold: what runs before may panic, and the run must still be there
         if run.is_none() {
             return true;
@@ -118,7 +118,7 @@ impl<K, V> Left<K, V> {
         if hold.owner().journal.is_some() {
             return false;
         }
-        let Some((key, worked)) = hold.core.finish(run) else { return false };
+        let Some((key, worked)) = hold.core.try_fast_end(run) else { return false };
         (self.key, self.worked) = (Some(key), worked);
         true
     }
@@ -126,7 +126,7 @@ impl<K, V> Left<K, V> {
     /// Ends a run, if there is one, as done or as succeeded.
     #[inline(always)]
     pub(crate) fn end(&mut self, hold: &mut Hold<'_, K, V>, run: &mut Option<RunRef<K>>, succeeded: bool) {
-        if !self.finish(hold, run) {
+        if !self.try_fast_end(hold, run) {
             self.in_full = end_in_hold(hold.owner(), hold, run, succeeded, &mut None);
         }
     }
@@ -154,7 +154,7 @@ impl<K, V> Left<K, V> {
     }
 }
 
-impl<K, V> Default for Left<K, V> {
+impl<K, V> Default for Remains<K, V> {
     #[inline]
     fn default() -> Self {
         Self { key: None, worked: None, in_full: None }
@@ -294,7 +294,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timeout(self, timeout: Duration) -> Timeout<Self> {
-        Timeout::new(self, Limit::After(timeout))
+        Timeout::new(self, TimeLimit::After(timeout))
     }
 
     /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
@@ -307,7 +307,7 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> Timeout<Self> {
-        Timeout::new(self, Limit::At(at))
+        Timeout::new(self, TimeLimit::At(at))
     }
 }
 

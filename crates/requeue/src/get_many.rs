@@ -6,7 +6,7 @@ use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};
 use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
-use crate::wait::Limit;
+use crate::wait::TimeLimit;
 use crate::waiting::{PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::Ended;
@@ -59,13 +59,13 @@ pub(crate) struct Several<'q, K, V> {
 }
 
 /// Remains of a batch after its hold.
-pub(crate) struct Left<K, V> {
+pub(crate) struct BatchRemains<K, V> {
     ended: Vec<Ended<K, V>>,
     /// How long each taken key has waited, for the metrics.
     waited: Vec<Duration>,
 }
 
-impl<K, V> Default for Left<K, V> {
+impl<K, V> Default for BatchRemains<K, V> {
     fn default() -> Self {
         Self { ended: Vec::new(), waited: Vec::new() }
     }
@@ -74,18 +74,18 @@ impl<K, V> Default for Left<K, V> {
 impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
     type Got = Items<'q, K, V>;
     type Taken = Items<'q, K, V>;
-    type Left = Left<K, V>;
+    type Remains = BatchRemains<K, V>;
 
     #[inline]
-    fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, left: &mut Self::Left) {
+    fn make_room(&mut self, keys: usize, shared: &Shared<K, V>, remains: &mut Self::Remains) {
         self.asked = keys > 0;
         if !self.items.is_empty() {
-            left.ended = room_for_ended(shared, self.items.len());
+            remains.ended = room_for_ended(shared, self.items.len());
         } else {
             self.items.reserve_exact(keys.max(self.most.min(AT_ONCE)));
         }
         if shared.metrics.is_some() {
-            left.waited.reserve_exact(self.items.capacity());
+            remains.waited.reserve_exact(self.items.capacity());
         }
     }
 
@@ -94,11 +94,11 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
         &mut self,
         hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
-        left: &mut Self::Left,
+        remains: &mut Self::Remains,
     ) -> PollResult<Self::Taken> {
         let Self { most, items, asked } = self;
         if !items.is_empty() {
-            end_in_hold(hold, owner.shared(), items, false, true, &mut left.ended);
+            end_in_hold(hold, owner.shared(), items, false, true, &mut remains.ended);
             items.clear();
             // these may have been the last runs that a drain waited for
             hold.core.conclude();
@@ -117,7 +117,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
         }
         let taken = hold.get_up_to(ready.min(items.capacity()), |handout| {
             if let Some(waited) = handout.waited {
-                left.waited.push(waited);
+                remains.waited.push(waited);
             }
             items.push(Item::new(owner.clone(), handout));
         });
@@ -134,23 +134,23 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
         hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        left: Self::Left,
+        remains: Self::Remains,
     ) -> Self::Got {
         hold.unlock();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
         // a key that panics as it is dropped must not take these from the caller
-        quietly(|| Self::after(owner.shared(), left));
+        quietly(|| Self::after(owner.shared(), remains));
         taken
     }
 
     #[inline]
-    fn after(shared: &Shared<K, V>, left: Self::Left) {
-        for waited in left.waited {
+    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
+        for waited in remains.waited {
             shared.tell(|m| m.handed_out(waited));
         }
-        after_ends(shared, left.ended);
+        after_ends(shared, remains.ended);
     }
 }
 
@@ -162,15 +162,15 @@ pub(crate) fn try_get_many<K, V>(
 ) -> Result<Items<'_, K, V>, TryGetError> {
     let owner = Owner::Borrowed(shared);
     let mut ask = Several { most, items: Vec::new(), asked: false };
-    let mut left = Left::default();
+    let mut remains = BatchRemains::default();
     let mut reading = None;
     let mut keys = 0;
     loop {
-        ask.make_room(keys, shared, &mut left);
+        ask.make_room(keys, shared, &mut remains);
         let mut hold = shared.look_for_key(&mut reading);
-        match ask.take(&mut hold, &owner, &mut left) {
+        match ask.take(&mut hold, &owner, &mut remains) {
             PollResult::Keys(taken) => {
-                return Ok(ask.hand_out(taken, hold, &owner, None, left));
+                return Ok(ask.hand_out(taken, hold, &owner, None, remains));
             }
             PollResult::Nothing => {
                 let over = hold.core.is_over();
@@ -270,7 +270,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// assert_eq!(got.err(), Some(GetError::TimedOut));
     /// ```
     pub fn timeout(self, timeout: Duration) -> Timeout<Self> {
-        Timeout::new(self, Limit::After(timeout))
+        Timeout::new(self, TimeLimit::After(timeout))
     }
 
     /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
@@ -283,7 +283,7 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> Timeout<Self> {
-        Timeout::new(self, Limit::At(at))
+        Timeout::new(self, TimeLimit::At(at))
     }
 }
 

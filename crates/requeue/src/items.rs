@@ -208,7 +208,7 @@ pub(crate) fn end_in_hold<K, V>(
             }
             let refused = any_refused && core.was_refused(&run);
             let mut run = Some(run);
-            let finished = if refused { None } else { core.finish(&mut run) };
+            let finished = if refused { None } else { core.try_fast_end(&mut run) };
             let ended = match (finished, run) {
                 (None, Some(run)) => {
                     let mut value = if refused { item.take_value() } else { None };

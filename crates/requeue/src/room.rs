@@ -9,7 +9,7 @@ use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::trying::Turn;
-use crate::wait::{Limit, Step};
+use crate::wait::{Step, TimeLimit};
 use crate::waiting::Deadline;
 use crate::{AddResult, Instant, WorkQueue};
 use requeue_core::{Refused, Trigger, TriggerOptions};
@@ -95,7 +95,7 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { deadline: Some(Deadline::new(Limit::After(timeout))), ..self }
+        Self { deadline: Some(Deadline::new(TimeLimit::After(timeout))), ..self }
     }
 
     /// Waits at most until an instant of the queue's clock. A deadline in the past does not wait.
@@ -110,7 +110,7 @@ impl<'q, K, V> AddWhenRoom<'q, K, V> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn deadline(self, at: Instant) -> Self {
-        Self { deadline: Some(Deadline::new(Limit::At(at))), ..self }
+        Self { deadline: Some(Deadline::new(TimeLimit::At(at))), ..self }
     }
 
     /// Makes the wait own its reference to the queue, so that it can be moved into a task or a thread. That

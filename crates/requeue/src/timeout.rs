@@ -1,6 +1,6 @@
 //! [`Timeout`]: a wait for keys with a deadline.
 
-use crate::wait::Limit;
+use crate::wait::TimeLimit;
 use crate::waiting::Deadline;
 
 /// A wait with a deadline, made by `timeout` and `deadline` of [`Get`](crate::Get) and [`GetMany`](crate::GetMany): await
@@ -30,7 +30,7 @@ pub struct Timeout<F> {
 }
 
 impl<F> Timeout<F> {
-    pub(crate) fn new(get: F, limit: Limit) -> Self {
+    pub(crate) fn new(get: F, limit: TimeLimit) -> Self {
         Self { get, deadline: Deadline::new(limit) }
     }
 }

@@ -541,13 +541,13 @@ pub(crate) enum Step<T> {
 
 /// The time limit of a wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
+pub(crate) enum TimeLimit {
     /// Time since the first look.
     After(Duration),
     At(Instant),
 }
 
-impl Limit {
+impl TimeLimit {
     /// The instant of the limit. The first look, which reads the time, fixes it.
     pub(crate) fn at(&mut self, now: Option<Instant>) -> Instant {
         if let (Self::After(timeout), Some(now)) = (*self, now) {

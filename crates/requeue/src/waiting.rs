@@ -4,7 +4,7 @@
 //!   wait, poll, block      a thread, a task, a thread with a deadline
 //!      └─► look            opens the hold: due timers fire
 //!             └─► take     Poller::take ─► Core::get    one key (`get.rs`), several (`get_many.rs`)
-//!             │      └─► Poller::hand_out   closes the hold, makes the guard
+//!             │      └─► Poller::hand_out   ends the hold, makes the guard
 //!             └─► stay     nothing is ready: the end, or `register` among the waiters (`wait.rs`)
 //! ```
 
@@ -13,7 +13,7 @@ use crate::clock::{Clock, TaskAlarm};
 use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
-use crate::wait::{Limit, Sleeper, Step, WaiterId};
+use crate::wait::{Sleeper, Step, TimeLimit, WaiterId};
 use crate::{GetError, Instant};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -27,16 +27,16 @@ pub(crate) trait Poller<'q, K, V> {
     /// The part taken in the hold.
     type Taken;
     /// Remains after the hold, to be reported to the metrics and dropped.
-    type Left: Default;
+    type Remains: Default;
 
     /// Allocates room for `keys` keys, before the hold. One key needs none.
     #[inline]
-    fn make_room(&mut self, _keys: usize, _: &Shared<K, V>, _: &mut Self::Left) {}
+    fn make_room(&mut self, _keys: usize, _: &Shared<K, V>, _: &mut Self::Remains) {}
 
     /// In the hold: ends the previous run if that is quick. Otherwise returns false, and [`take`](Self::take)
     /// ends it.
     #[inline]
-    fn ends_at_once(&mut self, _: &mut Hold<'_, K, V>, _: &mut Self::Left) -> bool {
+    fn ends_at_once(&mut self, _: &mut Hold<'_, K, V>, _: &mut Self::Remains) -> bool {
         true
     }
 
@@ -45,7 +45,7 @@ pub(crate) trait Poller<'q, K, V> {
         &mut self,
         hold: &mut Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
-        left: &mut Self::Left,
+        remains: &mut Self::Remains,
     ) -> PollResult<Self::Taken>;
 
     /// Ends the hold and hands out what was taken. Nothing after the hold may unwind, not even the drop of
@@ -56,11 +56,11 @@ pub(crate) trait Poller<'q, K, V> {
         hold: Hold<'_, K, V>,
         owner: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        left: Self::Left,
+        remains: Self::Remains,
     ) -> Self::Got;
 
     /// Work after the hold.
-    fn after(shared: &Shared<K, V>, left: Self::Left);
+    fn after(shared: &Shared<K, V>, remains: Self::Remains);
 }
 
 /// Result of a look.
@@ -77,14 +77,14 @@ struct PollState<L: Default> {
     reading: Option<Instant>,
     deadline: Option<Instant>,
     who: Sleeper,
-    left: Leftovers<L>,
+    remains: RemainsOfLook<L>,
 }
 
 /// Remains of a look. Dropped quietly if a panic of user code unwinds through the look.
 #[derive(Default)]
-struct Leftovers<L: Default>(L);
+struct RemainsOfLook<L: Default>(L);
 
-impl<L: Default> Leftovers<L> {
+impl<L: Default> RemainsOfLook<L> {
     #[inline(always)]
     fn take(&mut self) -> L {
         std::mem::take(&mut self.0)
@@ -92,26 +92,26 @@ impl<L: Default> Leftovers<L> {
 
     #[inline]
     fn into_inner(mut self) -> L {
-        let left = self.take();
+        let remains = self.take();
         // nothing is left in it, but its drop would look all the same
         std::mem::forget(self);
-        left
+        remains
     }
 }
 
-impl<L: Default> Drop for Leftovers<L> {
+impl<L: Default> Drop for RemainsOfLook<L> {
     #[inline]
     fn drop(&mut self) {
         if std::mem::needs_drop::<L>() && std::thread::panicking() {
             // taken first: what the closure refers to would be kept in memory everywhere
-            let left = self.take();
-            quietly(|| drop(left));
+            let remains = self.take();
+            quietly(|| drop(remains));
         }
     }
 }
 
 /// Result of a wait with or without a deadline.
-pub(crate) type Outcome<T> = Result<Option<T>, GetError>;
+pub(crate) type Waited<T> = Result<Option<T>, GetError>;
 
 /// A caller's place among the waiters.
 pub(crate) struct Waiting<'q, K, V> {
@@ -144,17 +144,17 @@ impl<'q, K, V> Waiting<'q, K, V> {
         &mut self,
         ask: &mut A,
         waker: impl Fn() -> &'w Waker,
-        limit: Option<&mut Limit>,
+        limit: Option<&mut TimeLimit>,
         who: Sleeper,
-    ) -> Step<Outcome<A::Got>> {
+    ) -> Step<Waited<A::Got>> {
         let Self { owner, waiter } = self;
         let shared = owner.shared();
         let mut reading = limit.is_some().then(|| shared.now());
         let deadline = limit.map(|limit| limit.at(reading));
-        let mut left = A::Left::default();
-        ask.make_room(0, shared, &mut left);
+        let mut remains = A::Remains::default();
+        ask.make_room(0, shared, &mut remains);
         let hold = shared.look_for_key(&mut reading);
-        let look = PollState { reading, deadline, who, left: Leftovers(left) };
+        let look = PollState { reading, deadline, who, remains: RemainsOfLook(remains) };
         Self::look_on(owner, waiter, ask, hold, look, waker)
     }
 
@@ -165,15 +165,15 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         hold: Hold<'a, K, V>,
-        mut look: PollState<A::Left>,
+        mut look: PollState<A::Remains>,
         waker: impl Fn() -> &'w Waker,
-    ) -> Step<Outcome<A::Got>> {
+    ) -> Step<Waited<A::Got>> {
         match Self::take(owner, waiter, ask, hold, &mut look) {
             Ok(got) => Step::Ready(Ok(Some(got))),
             Err(hold) => {
                 let step = Self::stay(owner, waiter, ask, hold, &mut look, waker);
                 // nothing is left where keys were handed out
-                A::after(owner.shared(), look.left.take());
+                A::after(owner.shared(), look.remains.take());
                 step
             }
         }
@@ -186,21 +186,21 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         mut hold: Hold<'a, K, V>,
-        look: &mut PollState<A::Left>,
+        look: &mut PollState<A::Remains>,
     ) -> Result<A::Got, Hold<'a, K, V>> {
         loop {
             if let Some(id) = waiter {
                 hold.waiters().looks(id);
             }
-            match ask.take(&mut hold, owner, &mut look.left.0) {
+            match ask.take(&mut hold, owner, &mut look.remains.0) {
                 PollResult::Keys(taken) => {
                     let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                    return Ok(ask.hand_out(taken, hold, owner, old, look.left.take()));
+                    return Ok(ask.hand_out(taken, hold, owner, old, look.remains.take()));
                 }
                 PollResult::Nothing => return Err(hold),
                 PollResult::NoRoom(keys) => {
                     hold.unlock();
-                    ask.make_room(keys, owner.shared(), &mut look.left.0);
+                    ask.make_room(keys, owner.shared(), &mut look.remains.0);
                     hold = owner.shared().enter(&mut look.reading);
                 }
             }
@@ -214,9 +214,9 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         mut hold: Hold<'a, K, V>,
-        look: &mut PollState<A::Left>,
+        look: &mut PollState<A::Remains>,
         waker: impl Fn() -> &'w Waker,
-    ) -> Step<Outcome<A::Got>> {
+    ) -> Step<Waited<A::Got>> {
         let mut clone: Option<Waker> = None;
         loop {
             let over = if hold.core.is_over() {
@@ -296,15 +296,15 @@ impl<'q, K, V> Waiting<'q, K, V> {
         let Self { owner, waiter } = &mut *self;
         let shared = owner.shared();
         if waiter.is_none() {
-            let (mut reading, mut left) = (None, Leftovers(A::Left::default()));
-            ask.make_room(0, shared, &mut left.0);
+            let (mut reading, mut remains) = (None, RemainsOfLook(A::Remains::default()));
+            ask.make_room(0, shared, &mut remains.0);
             let mut hold = shared.look_for_key(&mut reading);
-            if ask.ends_at_once(&mut hold, &mut left.0) {
-                if let PollResult::Keys(taken) = ask.take(&mut hold, owner, &mut left.0) {
-                    return Some(ask.hand_out(taken, hold, owner, None, left.into_inner()));
+            if ask.ends_at_once(&mut hold, &mut remains.0) {
+                if let PollResult::Keys(taken) = ask.take(&mut hold, owner, &mut remains.0) {
+                    return Some(ask.hand_out(taken, hold, owner, None, remains.into_inner()));
                 }
             }
-            let look = PollState { reading, deadline: None, who: Sleeper::Thread, left };
+            let look = PollState { reading, deadline: None, who: Sleeper::Thread, remains };
             if let Some(got) = Self::wait_on(owner, waiter, ask, hold, look) {
                 return got;
             }
@@ -319,7 +319,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
         hold: Hold<'_, K, V>,
         reading: Option<Instant>,
     ) -> Option<A::Got> {
-        let look = PollState { reading, deadline: None, who: Sleeper::Thread, left: Leftovers::default() };
+        let look =
+            PollState { reading, deadline: None, who: Sleeper::Thread, remains: RemainsOfLook::default() };
         match Self::wait_on(&self.owner, &mut self.waiter, ask, hold, look) {
             Some(got) => got,
             None => self.block(ask, None).unwrap_or(None),
@@ -333,7 +334,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
         waiter: &mut Option<WaiterId>,
         ask: &mut A,
         hold: Hold<'a, K, V>,
-        look: PollState<A::Left>,
+        look: PollState<A::Remains>,
     ) -> Option<Option<A::Got>> {
         let thread = ThisThread::default();
         match Self::look_on(owner, waiter, ask, hold, look, || thread.waker()) {
@@ -349,8 +350,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
     pub(crate) fn block<A: Poller<'q, K, V>>(
         &mut self,
         ask: &mut A,
-        mut limit: Option<Limit>,
-    ) -> Outcome<A::Got> {
+        mut limit: Option<TimeLimit>,
+    ) -> Waited<A::Got> {
         block_on(
             self,
             |waiting| &*waiting.shared().clock,
@@ -365,7 +366,7 @@ impl<'q, K: Send + Sync + 'static, V: Send + 'static> Waiting<'q, K, V> {
         ask: &mut A,
         cx: &mut Context<'_>,
         mut deadline: Option<&mut Deadline>,
-    ) -> Poll<Outcome<A::Got>> {
+    ) -> Poll<Waited<A::Got>> {
         self.owner.shared().install_alarms();
         let limit = deadline.as_deref_mut().map(|deadline| &mut deadline.limit);
         match self.look(ask, || cx.waker(), limit, Sleeper::Task) {
@@ -417,12 +418,12 @@ impl<K, V> Drop for Waiting<'_, K, V> {
 
 /// The deadline of a wait.
 pub(crate) struct Deadline {
-    pub(crate) limit: Limit,
+    pub(crate) limit: TimeLimit,
     alarm: TaskAlarm,
 }
 
 impl Deadline {
-    pub(crate) fn new(limit: Limit) -> Self {
+    pub(crate) fn new(limit: TimeLimit) -> Self {
         Self { limit, alarm: TaskAlarm::default() }
     }
 

@@ -317,7 +317,7 @@ impl<K> Line<K> {
 
     /// Notes the priority of the key's new timer, or of a trigger that `joins` its timer.
     #[inline]
-    pub(crate) fn time(&mut self, slot: u32, priority: i16, joins: bool) {
+    pub(crate) fn set_timer_priority(&mut self, slot: u32, priority: i16, joins: bool) {
         if let Some(levels) = self.levels_of_mut(slot) {
             levels.timer = if joins { priority.max(levels.timer) } else { priority };
         }

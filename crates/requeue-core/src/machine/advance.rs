@@ -182,21 +182,21 @@ impl<K, V> Core<K, V> {
     /// kept. If not, [`advance`](Self::advance) may be given any earlier instant.
     #[inline]
     #[must_use]
-    pub fn is_timed(&self) -> bool {
+    pub fn time_matters(&self) -> bool {
         self.pending_work & pending_work::TIME != 0
     }
 
-    /// Whether [time matters](Self::is_timed), for a caller that remembers it beside the state machine: the
+    /// Whether [time matters](Self::time_matters), for a caller that remembers it beside the state machine: the
     /// queue is not quiescent from when that changes until this is called.
     #[inline]
-    pub fn take_timed(&mut self) -> bool {
+    pub fn take_time_matters(&mut self) -> bool {
         self.pending_work &= !pending_work::RETIMED;
-        self.is_timed()
+        self.time_matters()
     }
 
     /// Whether a call needs no work before or after it, except for timers that fall due: nothing is being
     /// shut down, no panic needs repair, nothing waits to be dropped, and whether time matters is unchanged
-    /// since [`take_timed`](Self::take_timed) was called. This is the usual case.
+    /// since [`take_time_matters`](Self::take_time_matters) was called. This is the usual case.
     #[inline]
     #[must_use]
     pub fn is_quiescent(&self) -> bool {

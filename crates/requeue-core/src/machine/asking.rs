@@ -42,7 +42,7 @@ impl<K, V> Core<K, V> {
             self.asking -= 1;
             self.leave_place(asking);
         } else {
-            self.has_come_late();
+            self.note_dropped_asking();
         }
         live
     }

@@ -135,7 +135,7 @@ impl<K, V> Core<K, V> {
                 self.line.join_run(slot, joins);
                 // a fresh start is a separate run: a timer that remains next to it belongs to another run
                 if !resets && self.own_due(slot).is_some() {
-                    self.line.time(slot, joins, true);
+                    self.line.set_timer_priority(slot, joins, true);
                 }
             }
         }

@@ -3,13 +3,13 @@
 //! Keys that are ready, waiting or held count, once each. A key that is known only by its failures, or by a
 //! guard that still lends it, does not count: it needs no run. So the number is the sum of ready keys, held
 //! keys, and keys that only wait. The last number is kept only on queues with a bound, where each key with a
-//! timer has the flag [`TIMED`].
+//! timer has the flag [`COUNTED_WAITING`].
 //!
 //! Only triggers from outside need room, and only for keys that do not count yet. A retry's key is held, and
 //! a timer's key is waiting.
 
 use super::answers::Refused;
-use super::flags::{HELD, READY, TIMED};
+use super::flags::{COUNTED_WAITING, HELD, READY};
 use super::options::Asking;
 use super::pending_work;
 use super::state::Core;
@@ -57,7 +57,7 @@ impl<K, V> Core<K, V> {
 
     /// Records that a trigger of a key was entered, for which the key in this slot makes room.
     #[inline]
-    pub(super) fn has_entered(&mut self, hash: u32, drops: Option<u32>) {
+    pub(super) fn note_trigger_entered(&mut self, hash: u32, drops: Option<u32>) {
         if let Some(slot) = drops {
             self.drop_for_room(slot);
         }
@@ -121,7 +121,7 @@ impl<K, V> Core<K, V> {
 
     /// Whether the key in this slot counts.
     pub(super) fn counts(&self, slot: u32) -> bool {
-        self.arena.flags(slot) & (READY | HELD | TIMED) != 0
+        self.arena.flags(slot) & (READY | HELD | COUNTED_WAITING) != 0
     }
 
     /// The slot of the key that must go once a trigger of this key is entered, if any. The only user code it
@@ -164,22 +164,22 @@ impl<K, V> Core<K, V> {
     /// Counts a key whose timer is about to be set.
     pub(super) fn count_timer(&mut self, slot: u32) {
         let flags = self.arena.flags(slot);
-        if flags & TIMED == 0 {
-            self.arena.set_flags(slot, flags | TIMED);
-            self.now_only_waits(flags);
+        if flags & COUNTED_WAITING == 0 {
+            self.arena.set_flags(slot, flags | COUNTED_WAITING);
+            self.count_waiting(flags);
         }
     }
 
     /// Counts a key with a timer as only waiting from now on, unless these other flags of it say that it is
     /// ready or held.
-    pub(super) fn now_only_waits(&mut self, flags: u32) {
+    pub(super) fn count_waiting(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting += 1;
         }
     }
 
     /// Counts a key with these former flags that has lost its timer, or becomes ready.
-    pub(super) fn only_waited(&mut self, flags: u32) {
+    pub(super) fn uncount_waiting(&mut self, flags: u32) {
         if let (0, Some(room)) = (flags & (READY | HELD), &mut self.bound) {
             room.waiting -= 1;
         }

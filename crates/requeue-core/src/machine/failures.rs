@@ -27,7 +27,7 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub(super) fn restart_attempts(&mut self, slot: u32) {
         if let Some(record) = self.records.get_mut(slot) {
-            record.retries = 0;
+            record.attempts_before = 0;
         }
     }
 
@@ -78,7 +78,7 @@ impl<K, V> Core<K, V> {
 
     /// Records that a limiter was asked.
     #[inline]
-    pub(super) fn record(&mut self, slot: u32, failed: Option<Failed>) {
+    pub(super) fn store_failures(&mut self, slot: u32, failed: Option<Failed>) {
         if let Some(Failed { failures, expires }) = failed {
             let record = self.record_of(slot);
             record.failures = failures;
@@ -99,7 +99,7 @@ impl<K, V> Core<K, V> {
     pub(super) fn count_failure(&mut self, slot: u32, limit: &Limit<'_>) -> Duration {
         let failures = if limit.counts { self.failures(slot) } else { 0 };
         let (delay, failed) = self.ask_limit(failures, limit);
-        self.record(slot, failed);
+        self.store_failures(slot, failed);
         delay
     }
 }

@@ -26,7 +26,7 @@ pub(super) const TIMER_RESPECTS: u32 = 1 << 8;
 /// A trigger that resets came during the current run. Only with `HELD`.
 pub(super) const RESET: u32 = 1 << 9;
 /// It has a timer of its own, or a window that owes a run. Only on a queue with a bound.
-pub(super) const TIMED: u32 = 1 << 11;
+pub(super) const COUNTED_WAITING: u32 = 1 << 11;
 /// It has an open window: see `window.rs`.
 pub(super) const WINDOW: u32 = 1 << 13;
 

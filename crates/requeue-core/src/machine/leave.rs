@@ -1,7 +1,7 @@
 //! Keys that leave the line without a run: cancels, and drops for room.
 
 use super::answers::{Cancelled, Handout, NoRun};
-use super::flags::{DIRTY, HELD, PENDING, READY, RESET, TIMED};
+use super::flags::{COUNTED_WAITING, DIRTY, HELD, PENDING, READY, RESET};
 use super::state::Core;
 use core::borrow::Borrow;
 
@@ -21,8 +21,8 @@ impl<K, V> Core<K, V> {
             }
         }
         self.arena.set_flags(slot, flags & !PENDING);
-        if flags & TIMED != 0 {
-            self.now_only_waits(flags & !READY);
+        if flags & COUNTED_WAITING != 0 {
+            self.count_waiting(flags & !READY);
         }
         self.leave_pending(slot, flags, withdraw);
         true

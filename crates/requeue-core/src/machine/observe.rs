@@ -141,7 +141,7 @@ impl<K, V> Core<K, V> {
             window_until: self.window_until(slot, flags, true),
             quiet_until: self.window_until(slot, flags, false),
             failures: self.failures(slot),
-            attempt: self.records.get(slot).map_or(0, |r| r.retries).saturating_add(1),
+            attempt: self.records.get(slot).map_or(0, |r| r.attempts_before).saturating_add(1),
             backing_off: flags & (BACKOFF | READY | HELD) == BACKOFF,
             if_it_fails: if flags & RESET != 0 {
                 InBackoff::Reset

@@ -11,7 +11,7 @@ pub(super) const TRASH: u32 = 1 << 2;
 pub(super) const TIME: u32 = 1 << 3;
 /// Timers fired whose lateness was not read yet.
 pub(super) const LATE: u32 = 1 << 4;
-/// `TIME` has changed since [`take_timed`](super::Core::take_timed) was last called.
+/// `TIME` has changed since [`take_time_matters`](super::Core::take_time_matters) was last called.
 pub(super) const RETIMED: u32 = 1 << 5;
 /// `forgotten` holds something.
 pub(super) const FORGOTTEN: u32 = 1 << 6;

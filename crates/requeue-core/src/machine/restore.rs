@@ -49,13 +49,13 @@ impl<K: Eq, V> Core<K, V> {
             record.expires = after.map_or(Instant::NEVER, |after| from + after);
         }
         if idle && known.attempt > 1 {
-            self.record_of(slot).retries = known.attempt - 1;
+            self.record_of(slot).attempts_before = known.attempt - 1;
         }
         if idle && accepted.added == Added::Waiting && (known.attempt > 1 || known.failures > 0) {
             // it waits out a failure, and the run that its timer brings is the next attempt
             self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
         }
-        self.has_entered(hash, drops);
+        self.note_trigger_entered(hash, drops);
         Ok(accepted)
     }
 }

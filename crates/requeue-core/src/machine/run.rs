@@ -2,8 +2,8 @@
 
 use super::answers::{Ended, Got, Handout, NotHeld, Refused, RefusedEnd, RunEnd, RunRef, UnfinishedReason};
 use super::flags::{
-    BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN, PENDING, READY, RESET,
-    TIMED, TIMER_RESPECTS, WINDOW,
+    BACKOFF, COUNTED_WAITING, DIRTY, DIRTY_RESPECTS, GROUPED, GUARDLESS, HAS_SIDE_DATA, HELD, OF_A_RUN,
+    PENDING, READY, RESET, TIMER_RESPECTS, WINDOW,
 };
 use super::options::{How, Policy, RetryDelay};
 use super::state::{Core, EndedEarly, NEAR, Phase};
@@ -132,7 +132,7 @@ impl<K, V> Core<K, V> {
             }
             self.awaited_run_begins(slot);
             value = self.values.take(slot);
-            attempt = self.records.get(slot).map_or(1, |r| r.retries.saturating_add(1));
+            attempt = self.records.get(slot).map_or(1, |r| r.attempts_before.saturating_add(1));
         }
         Handout { run: RunRef { key, number }, value, attempt, waited }
     }
@@ -173,7 +173,7 @@ impl<K, V> Core<K, V> {
     ///
     /// If the run belongs to another queue.
     #[inline(always)]
-    pub fn finish(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
+    pub fn try_fast_end(&mut self, run: &mut Option<RunRef<K>>) -> Option<(K, Option<Duration>)> {
         let at = run.as_ref()?.key.at();
         let flags = if at.is_in_group() { HELD | GROUPED } else { HELD };
         let removed = self.arena.give_back_and_remove(run, |run| &run.key, flags)?;
@@ -187,7 +187,7 @@ impl<K, V> Core<K, V> {
         Some((self.forget_slot(removed), worked))
     }
 
-    /// The rest of [`finish`](Self::finish) for a key in a group.
+    /// The rest of [`try_fast_end`](Self::try_fast_end) for a key in a group.
     fn forget_in_group(&mut self, removed: Removed<K>, group: Option<u32>) -> K {
         let group = self.line.fair_mut().and_then(|(fair, _)| fair.ended_for_good(removed.slot, group));
         let key = self.forget_slot(removed);
@@ -231,7 +231,7 @@ impl<K, V> Core<K, V> {
         self.arena.set_flags(slot, flags & !OF_A_RUN | READY);
         if counted && flags & DIRTY == 0 {
             let record = self.record_of(slot);
-            record.retries = record.retries.saturating_add(1);
+            record.attempts_before = record.attempts_before.saturating_add(1);
         }
         if let Some(times) = &mut self.times {
             times.put_back(slot, self.now);
@@ -433,7 +433,7 @@ impl<K, V> Core<K, V> {
     /// retry is a fresh start.
     #[inline]
     fn settle_triggers(&mut self, slot: u32, flags: u32, how: &How<'_>) -> (u32, bool) {
-        if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | TIMED | GROUPED | WINDOW) == 0 {
+        if flags & (DIRTY_RESPECTS | TIMER_RESPECTS | RESET | COUNTED_WAITING | GROUPED | WINDOW) == 0 {
             return (flags, false);
         }
         let afresh = self.settle(slot, how);
@@ -442,8 +442,8 @@ impl<K, V> Core<K, V> {
             self.window_at_end(slot, flags);
             flags = self.arena.flags(slot);
         }
-        if flags & (DIRTY | TIMED) == TIMED {
-            self.now_only_waits(flags & !HELD);
+        if flags & (DIRTY | COUNTED_WAITING) == COUNTED_WAITING {
+            self.count_waiting(flags & !HELD);
         }
         (flags, afresh)
     }
@@ -467,7 +467,7 @@ impl<K, V> Core<K, V> {
         if let How::Retry(retry) = how {
             let delay = if afresh { self.no_delay(retry) } else { self.retry_delay(slot, retry) };
             let record = self.record_of(slot);
-            record.retries = if dirty { 0 } else { record.retries.saturating_add(1) };
+            record.attempts_before = if dirty { 0 } else { record.attempts_before.saturating_add(1) };
             return delay;
         }
         if !matches!(how, How::Done) {

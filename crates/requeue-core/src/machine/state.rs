@@ -2,7 +2,7 @@
 
 use super::answers::{Counts, NoRun};
 use super::awaiters::{Awaited, RunAnswer};
-use super::flags::{DIRTY, DIRTY_RESPECTS, GROUPED, HAS_SIDE_DATA, HELD, READY, TIMED, WINDOW};
+use super::flags::{COUNTED_WAITING, DIRTY, DIRTY_RESPECTS, GROUPED, HAS_SIDE_DATA, HELD, READY, WINDOW};
 use super::ledger::{Ledger, Outlived, Refusal};
 use super::options::{Bound, Config, Debounce, InBackoff, Merge};
 use super::pending_work;
@@ -55,7 +55,7 @@ pub(super) enum Sweep {
 #[derive(Debug)]
 pub(super) struct BoundState<K, V> {
     pub(super) bound: Bound,
-    /// Keys with `TIMED` and neither `READY` nor `HELD`.
+    /// Keys with `COUNTED_WAITING` and neither `READY` nor `HELD`.
     pub(super) waiting: usize,
     /// Places reserved for triggers whose limiters are being asked.
     pub(super) asking: usize,
@@ -90,14 +90,14 @@ pub(super) struct Record {
     /// Number of calls of the limiter since it last forgot the key.
     pub(super) failures: u32,
     /// Number of retries in a row that led to the next run.
-    pub(super) retries: u32,
+    pub(super) attempts_before: u32,
     /// When `failures` expires.
     pub(super) expires: Instant,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { failures: 0, retries: 0, expires: Instant::NEVER }
+        Self { failures: 0, attempts_before: 0, expires: Instant::NEVER }
     }
 }
 
@@ -273,7 +273,7 @@ impl<K, V> Core<K, V> {
             core.pending_work |= pending_work::GROUPS;
         }
         core.watch_time();
-        core.take_timed();
+        core.take_time_matters();
         core
     }
 
@@ -308,8 +308,8 @@ impl<K, V> Core<K, V> {
 
     /// Sets whether time matters to a look.
     #[inline]
-    pub(super) fn set_timed(&mut self, to: bool) {
-        if self.is_timed() != to {
+    pub(super) fn set_time_matters(&mut self, to: bool) {
+        if self.time_matters() != to {
             self.pending_work = (self.pending_work ^ pending_work::TIME) | pending_work::RETIMED;
         }
     }
@@ -444,11 +444,11 @@ impl<K, V> Core<K, V> {
     #[inline]
     pub(super) fn make_ready(&mut self, slot: u32, since: Instant, priority: i16) {
         let (mut flags, mut priority) = (self.arena.flags(slot), priority);
-        if flags & (TIMED | WINDOW) != 0 {
+        if flags & (COUNTED_WAITING | WINDOW) != 0 {
             priority = self.cover(slot, priority);
             flags = self.arena.flags(slot);
-            if flags & TIMED != 0 {
-                self.only_waited(flags);
+            if flags & COUNTED_WAITING != 0 {
+                self.uncount_waiting(flags);
             }
         }
         self.line.pend(slot, priority);

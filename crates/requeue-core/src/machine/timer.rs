@@ -1,6 +1,6 @@
 //! Timers of keys: set, moved, cleared, fired. A key has one timer of its own (rule D2).
 
-use super::flags::{BACKOFF, DIRTY, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW};
+use super::flags::{BACKOFF, COUNTED_WAITING, DIRTY, HAS_SIDE_DATA, HELD, READY, TIMER_RESPECTS, WINDOW};
 use super::options::Policy;
 use super::pending_work;
 use super::state::Core;
@@ -60,7 +60,7 @@ impl<K, V> Core<K, V> {
     /// Sets the key's timer as planned; false if it stays unchanged except for its priority.
     #[inline]
     pub(super) fn set_timer(&mut self, slot: u32, plan: TimerPlan, priority: i16) -> bool {
-        self.line.time(slot, priority, plan.joins);
+        self.line.set_timer_priority(slot, priority, plan.joins);
         if plan.pushed_since.is_some() {
             *self.pushed_since.entry(slot) = plan.pushed_since;
         } else if plan.moved {
@@ -79,7 +79,7 @@ impl<K, V> Core<K, V> {
                 self.time_beside_window(slot, plan.due);
             } else {
                 self.timers.set(slot, plan.due, self.now);
-                self.set_timed(true);
+                self.set_time_matters(true);
             }
         }
         plan.moved
@@ -97,10 +97,10 @@ impl<K, V> Core<K, V> {
                 *pushed_since = None;
             }
             let flags = self.arena.flags(slot);
-            if flags & TIMED != 0 {
-                self.only_waited(flags);
+            if flags & COUNTED_WAITING != 0 {
+                self.uncount_waiting(flags);
             }
-            self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS | TIMED));
+            self.arena.set_flags(slot, flags & !(BACKOFF | TIMER_RESPECTS | COUNTED_WAITING));
             self.watch_time();
         }
         had
@@ -109,11 +109,11 @@ impl<K, V> Core<K, V> {
     /// Recomputes whether time matters to a look.
     #[inline]
     pub(super) fn watch_time(&mut self) {
-        let timed = self.timers.len() > 0
+        let matters = self.timers.len() > 0
             || self.waiting_drain.is_some()
             || self.line.is_rated()
             || self.needs_every_reading();
-        self.set_timed(timed);
+        self.set_time_matters(matters);
     }
 
     /// Fires a timer that has come, or that a drain lets come early: the key runs, or runs again. With `lets_go` a key that

@@ -105,7 +105,7 @@ impl<K: Eq, V> Core<K, V> {
         // once the key is found or entered, no code of users' runs
         match self.find_or_enter(&mut trigger.key, hash, InsertAs::Plain).0 {
             Found::New(slot) => {
-                self.is_ready(slot, 0);
+                self.count_ready(slot, 0);
                 Some((Added::Ready, Ticket(slot)))
             }
             Found::Known(slot) if self.in_backoff == InBackoff::Run => {
@@ -211,7 +211,7 @@ impl<K: Eq, V> Core<K, V> {
         if options.absorbs {
             self.absorb_timer(slot);
         }
-        self.has_entered(hash, drops);
+        self.note_trigger_entered(hash, drops);
         Ok(accepted)
     }
 
@@ -245,7 +245,7 @@ impl<K: Eq, V> Core<K, V> {
         match found {
             Found::New(slot) => {
                 self.line.insert_in_turn(&mut self.arena, slot, group, self.now, priority);
-                self.is_ready(slot, priority);
+                self.count_ready(slot, priority);
                 self.merge_in(slot, trigger.value.take());
                 Accepted { added: Added::Ready, delay: Duration::ZERO, ticket: Ticket(slot) }
             }
@@ -397,7 +397,7 @@ impl<K: Eq, V> Core<K, V> {
         let added = match timer {
             timer if respects && flags & BACKOFF != 0 && (timer.is_some() || !busy) => {
                 self.merge_in(slot, value.take());
-                self.line.time(slot, priority, true);
+                self.line.set_timer_priority(slot, priority, true);
                 self.coalesced()
             }
             None if respects && flags & HELD != 0 => {
@@ -422,7 +422,7 @@ impl<K: Eq, V> Core<K, V> {
                 self.arena.set_flags(slot, self.arena.flags(slot) | BACKOFF);
             }
         }
-        self.record(slot, failed);
+        self.store_failures(slot, failed);
         self.suspect(None);
         Accepted { added, delay, ticket: Ticket(slot) }
     }
@@ -450,7 +450,7 @@ impl<K: Eq, V> Core<K, V> {
 
     /// Counts a key that was entered as ready, with this priority.
     #[inline]
-    fn is_ready(&mut self, slot: u32, priority: i16) {
+    fn count_ready(&mut self, slot: u32, priority: i16) {
         self.ready += 1;
         self.counts.adds += 1;
         if let Some(times) = &mut self.times {

@@ -41,7 +41,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Handles a trigger that was dropped, after its limiter has answered or panicked.
-    pub(super) fn has_come_late(&mut self) {
+    pub(super) fn note_dropped_asking(&mut self) {
         if let Some(ledger) = &mut self.ledger {
             ledger.coming = ledger.coming.saturating_sub(1);
         }
@@ -116,7 +116,7 @@ impl<K, V> Core<K, V> {
 
     /// The attempt of the key's next run, if this one was not the last.
     fn next_attempt(&self, slot: u32) -> u32 {
-        self.records.get(slot).map_or(0, |record| record.retries).saturating_add(1)
+        self.records.get(slot).map_or(0, |record| record.attempts_before).saturating_add(1)
     }
 
     /// Drops the timer of this slot, for a shutdown. If a drain has begun the key enters the list, unless a run is to come that

@@ -12,7 +12,7 @@
 
 use super::answers::{Accepted, Added};
 use super::flags::{
-    BACKOFF, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMED, TIMER_RESPECTS, WINDOW,
+    BACKOFF, COUNTED_WAITING, DIRTY, DIRTY_RESPECTS, HAS_SIDE_DATA, HELD, READY, TIMER_RESPECTS, WINDOW,
 };
 use super::options::{Debounce, InBackoff};
 use super::state::Core;
@@ -44,7 +44,7 @@ impl<K: Eq, V> Core<K, V> {
         let leads = debounce.leading && flags & (READY | HELD | WINDOW) == 0;
         let added = if respects && flags & (BACKOFF | READY | HELD) == BACKOFF {
             self.merge_in(slot, value.take());
-            self.line.time(slot, priority, true);
+            self.line.set_timer_priority(slot, priority, true);
             self.coalesced()
         } else if pending && respects && flags & HELD != 0 {
             self.merge_in(slot, value.take());
@@ -102,7 +102,7 @@ impl<K, V> Core<K, V> {
         };
         if open.is_none() {
             self.arena.set_flags(slot, flags | HAS_SIDE_DATA | WINDOW);
-            self.set_timed(true);
+            self.set_time_matters(true);
             self.windows.open += 1;
         }
         if self.bound.is_some() && asked.owes {
@@ -139,9 +139,9 @@ impl<K, V> Core<K, V> {
     fn timer_gone(&mut self, slot: u32) {
         self.timers.remove(slot);
         let flags = self.arena.flags(slot);
-        if flags & TIMED != 0 {
-            self.only_waited(flags);
-            self.arena.set_flags(slot, flags & !TIMED);
+        if flags & COUNTED_WAITING != 0 {
+            self.uncount_waiting(flags);
+            self.arena.set_flags(slot, flags & !COUNTED_WAITING);
         }
         self.watch_time();
     }
@@ -181,10 +181,10 @@ impl<K, V> Core<K, V> {
         let (had, owes) =
             self.windows.change(slot, flags, |window| (window.own.take().is_some(), window.owes));
         if had {
-            if flags & TIMED != 0 && !owes {
-                self.only_waited(flags);
+            if flags & COUNTED_WAITING != 0 && !owes {
+                self.uncount_waiting(flags);
             }
-            let flags = if owes { flags } else { flags & !TIMED };
+            let flags = if owes { flags } else { flags & !COUNTED_WAITING };
             if let Some(pushed_since) = self.pushed_since.get_mut(slot) {
                 *pushed_since = None;
             }

@@ -38,7 +38,7 @@ impl<K: Eq, V> Calls<K, V> for Core<K, V> {
 
     fn finished(&mut self, run: RunRef<K>, succeeded: bool) -> Ended<K, V> {
         let mut run = Some(run);
-        if let Some((key, worked)) = self.finish(&mut run) {
+        if let Some((key, worked)) = self.try_fast_end(&mut run) {
             return Ended { key: Some(key), worked, ..Ended::default() };
         }
         let how = if succeeded { How::Succeed } else { How::Done };

@@ -81,9 +81,9 @@ pub(crate) struct Shared<K, V> {
     pub(crate) journal: Option<Arc<dyn Journal<K, V>>>,
     /// Value of [`Journal::takes_back`].
     pub(crate) takes_back: bool,
-    /// Whether [time mattered](Core::is_timed) when that last changed. A hint: the truth is checked under the
+    /// Whether [time mattered](Core::time_matters) when that last changed. A hint: the truth is checked under the
     /// lock.
-    timed: atomic::AtomicBool,
+    time_matters: atomic::AtomicBool,
     /// Whether every call needs the time: for metrics, or because keys grow old.
     pub(crate) stamps: bool,
     pub(crate) keeps: Keeps,
@@ -138,7 +138,7 @@ impl<K, V> Shared<K, V> {
             priorities: core.has_priorities(),
             bounded: core.room().is_some(),
             keeps: limiter.keeps(Token(())),
-            timed: atomic::AtomicBool::new(core.is_timed()),
+            time_matters: atomic::AtomicBool::new(core.time_matters()),
             state: Lock::new(State {
                 core,
                 waiters: Waiters::new(),
@@ -172,7 +172,7 @@ impl<K, V> Shared<K, V> {
     /// and the time matters.
     #[inline(always)]
     pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
-        if reading.is_some() || self.timed.load(Relaxed) {
+        if reading.is_some() || self.time_matters.load(Relaxed) {
             let now = *reading.get_or_insert_with(|| self.clock.now());
             let mut hold = self.lock();
             hold.reading = Some(now);
@@ -186,7 +186,7 @@ impl<K, V> Shared<K, V> {
     /// (`far.rs`).
     #[inline(always)]
     pub(crate) fn look_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
-        if reading.is_none() && self.timed.load(Relaxed) && self.far.may_spare {
+        if reading.is_none() && self.time_matters.load(Relaxed) && self.far.may_spare {
             return self.look_beside_timers(reading);
         }
         self.enter(reading)
@@ -267,7 +267,7 @@ impl<K, V> Shared<K, V> {
     #[cold]
     fn advance_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
         loop {
-            let unread = reading.is_none() && hold.core.is_timed();
+            let unread = reading.is_none() && hold.core.time_matters();
             hold.unlock();
             // not under the lock: a clock is users' code
             if unread {
@@ -275,7 +275,7 @@ impl<K, V> Shared<K, V> {
             }
             hold = self.lock();
             hold.reading = *reading;
-            let unread = reading.is_none() && hold.core.is_timed();
+            let unread = reading.is_none() && hold.core.time_matters();
             if !unread && !hold.core.advance(reading.unwrap_or(Instant::ORIGIN)) {
                 return hold;
             }
@@ -436,7 +436,7 @@ impl<K, V> Shared<K, V> {
         if adders.is_empty() {
             core.note_entered(false);
         }
-        let ends_far = set(&self.timed, core.take_timed()) && self.far.may_spare;
+        let ends_far = set(&self.time_matters, core.take_time_matters()) && self.far.may_spare;
         if ends_far {
             far.note_end();
         }
@@ -510,7 +510,7 @@ impl<K, V> Locked for Shared<K, V> {
         &self.state
     }
 
-    /// Ends a hold that was not closed because a panic of user code unwinds through it. The state is repaired
+    /// Ends a hold that was not unlocked because a panic of user code unwinds through it. The state is repaired
     /// in this hold, so that no other hold sees it broken.
     #[cold]
     fn end(held: Plain<'_, State<K, V>>, shared: &Self) {

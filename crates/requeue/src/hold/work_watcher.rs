@@ -40,7 +40,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
             *place = Some(hold.waiters().enter(waker, next, Sleeper::Task).0);
             Seen::Nothing
         };
-        self.close_watch(hold, old);
+        self.unlock_after_watch(hold, old);
         seen
     }
 
@@ -49,11 +49,11 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Shared<K, V> {
         let Some(id) = place.take() else { return };
         let mut hold = self.lock();
         let old = hold.waiters().leave(id);
-        self.close_watch(hold, old);
+        self.unlock_after_watch(hold, old);
     }
 
     /// Ends a hold in which the watcher's place has changed; `old` is its waker, to be dropped.
-    fn close_watch(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
+    fn unlock_after_watch(&self, hold: Hold<'_, K, V>, old: Option<Waker>) {
         if hold.unlock_after_leaving() {
             quietly(|| self.update_alarms(None));
         }

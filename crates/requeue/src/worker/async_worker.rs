@@ -92,7 +92,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
                 let began = self.worker.cell.as_ref().and_then(|cell| cell.began);
                 self.until = began.zip(shared.rules.time_limit).map(|(began, limit)| began + limit);
             }
-            Err(panic) => self.worker.end(shared, HandlerEnd::of(Err(panic))),
+            Err(panic) => self.worker.handler_ended(shared, HandlerEnd::of(Err(panic))),
         }
     }
 
@@ -127,7 +127,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static, Fut> AsyncWorker<K, V, Fut> {
         };
         let late =
             self.is_late(shared).then(|| Failure::TimeLimit(shared.rules.time_limit.unwrap_or_default()));
-        self.end(shared, said, late.as_ref());
+        self.handler_ended(shared, said, late.as_ref());
         Poll::Ready(())
     }
 }
@@ -152,7 +152,7 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
         if let Some(cell) = &self.worker.cell {
             cell.cancel();
         }
-        self.end(shared, Err(failure), None);
+        self.handler_ended(shared, Err(failure), None);
         // the caller may not poll it soon
         self.worker.rest_after_run(&shared.set);
     }
@@ -163,11 +163,16 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
     }
 
     #[inline]
-    fn end(&mut self, shared: &WorkerShared<K, V>, said: Result<Outcome, Failure>, late: Option<&Failure>) {
+    fn handler_ended(
+        &mut self,
+        shared: &WorkerShared<K, V>,
+        said: Result<Outcome, Failure>,
+        late: Option<&Failure>,
+    ) {
         self.alarm.end();
         // first the handler, so that its payload is back when the run ends
         quietly(|| self.handler.set(None));
-        self.worker.end(shared, HandlerEnd { late, ..HandlerEnd::of(said) });
+        self.worker.handler_ended(shared, HandlerEnd { late, ..HandlerEnd::of(said) });
     }
 
     fn is_late(&self, shared: &WorkerShared<K, V>) -> bool {

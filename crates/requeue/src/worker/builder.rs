@@ -1,5 +1,6 @@
 //! Building a worker.
 
+use super::executor::Spawn;
 use super::future::WorkerFuture;
 use super::handle::Worker;
 use super::outcome::{IntoOutcome, RunReport};
@@ -7,7 +8,6 @@ use super::pool_size::PoolSize;
 use super::rules::{Rules, report};
 use super::run::Run;
 use super::shared::WorkerShared;
-use super::spawn::Spawn;
 use super::supply::{Spawner, WorkerSupply};
 use super::tasks::Tasks;
 use super::threads::Threads;

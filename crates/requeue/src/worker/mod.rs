@@ -6,6 +6,7 @@
 
 mod async_worker;
 mod builder;
+mod executor;
 mod future;
 mod handle;
 mod limit;
@@ -16,7 +17,6 @@ mod rules;
 mod run;
 mod set;
 mod shared;
-mod spawn;
 mod status;
 mod stop;
 mod supply;
@@ -24,13 +24,13 @@ mod tasks;
 mod threads;
 
 pub use self::builder::WorkerBuilder;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::executor::{NoTokioRuntime, Tokio};
+pub use self::executor::{Spawn, WorkerTask};
 pub use self::future::WorkerFuture;
 pub use self::handle::Worker;
 pub use self::outcome::{Fate, IntoOutcome, Outcome, RunReport};
 pub use self::pool_size::PoolSize;
 pub use self::run::Run;
-#[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use self::spawn::{NoTokioRuntime, Tokio};
-pub use self::spawn::{Spawn, WorkerTask};
 pub use self::stop::{Stop, StopReport};

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   threads.rs run, async_worker.rs poll_run   the handler has returned, panicked, or was dropped
-//!      └─► WorkerLoop::end       a success is only noted (`succeeded`); anything else ends here: shared.rs finish
-//!   WorkerLoop::next             takes the run that succeeded out of its cell (`NextKey::ending`)
-//!      └─► look                  opens the hold. Meanwhile the worker may be told to leave (set.rs)
-//!             └─► NextKey::take  ends that run (get.rs Left::end), then takes a key: Hold::get
+//!      └─► WorkerLoop::handler_ended   a success is only noted; anything else ends here: shared.rs settle_run
+//!   WorkerLoop::next                   takes the run that succeeded out of its cell
+//!      └─► look                        opens the hold. Meanwhile the worker may be told to leave (set.rs)
+//!             └─► NextKey::take        ends that run (get.rs Remains::end), then takes a key: Hold::get
 //! ```
 //!
 //! | state | from when | until when |
@@ -25,7 +25,7 @@ use super::status::WorkerStatus;
 use crate::Instant;
 use crate::ending::done_in_drop;
 use crate::failure::Failure;
-use crate::get::Left;
+use crate::get::Remains;
 use crate::hold::{Hold, Shared};
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, quietly};
@@ -55,18 +55,18 @@ pub(super) struct NextKey<K> {
 impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
     type Got = Handout<K, V>;
     type Taken = Handout<K, V>;
-    type Left = Left<K, V>;
+    type Remains = Remains<K, V>;
 
     #[inline]
     fn take(
         &mut self,
         hold: &mut Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
-        left: &mut Self::Left,
+        remains: &mut Self::Remains,
     ) -> PollResult<Self::Taken> {
         self.at_once = self.has_run;
         if self.has_run {
-            left.end(hold, &mut self.ending, true);
+            remains.end(hold, &mut self.ending, true);
             self.status.note_idle();
             self.has_run = false;
         }
@@ -92,15 +92,15 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
         hold: Hold<'_, K, V>,
         _: &Owner<'q, K, V>,
         waker: Option<Waker>,
-        left: Self::Left,
+        remains: Self::Remains,
     ) -> Self::Got {
-        left.hand_out(&taken, hold, waker);
+        remains.hand_out(&taken, hold, waker);
         taken
     }
 
     #[inline]
-    fn after(shared: &Shared<K, V>, left: Self::Left) {
-        left.drop_after(shared);
+    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
+        remains.drop_after(shared);
     }
 }
 
@@ -145,7 +145,7 @@ impl<K, V> WorkerLoop<K, V> {
             // the handler has kept its `Run` and goes on reading the key
             self.succeeded = false;
             if let Some(cell) = cell.take() {
-                quietly(|| shared.finish(cell, HandlerEnd::of(Ok(Outcome::Done))));
+                quietly(|| shared.settle_run(cell, HandlerEnd::of(Ok(Outcome::Done))));
             }
         }
         let mut unique = cell.as_mut().and_then(Arc::get_mut);
@@ -215,7 +215,7 @@ impl<K, V> WorkerLoop<K, V> {
                     return Step::Ready(Some(handout));
                 }
                 Step::Ready(_) => {
-                    set.is_over(&self.status);
+                    set.leave_as_over(&self.status);
                     return Step::Ready(None);
                 }
                 Step::Sleep(until) => {
@@ -227,7 +227,7 @@ impl<K, V> WorkerLoop<K, V> {
                             return Step::Sleep(until.into_iter().chain(idle).min());
                         }
                         Rest::LooksAgain => {}
-                        Rest::Left => return Step::Ready(None),
+                        Rest::HasLeft => return Step::Ready(None),
                     }
                 }
             }
@@ -237,7 +237,7 @@ impl<K, V> WorkerLoop<K, V> {
     /// Ends a run whose handler is gone: with the next look if it succeeded, otherwise now. A run that `cancel_run` told to end
     /// has failed, whatever its handler said.
     #[inline]
-    pub(super) fn end(&mut self, shared: &WorkerShared<K, V>, mut end: HandlerEnd<'_>) {
+    pub(super) fn handler_ended(&mut self, shared: &WorkerShared<K, V>, mut end: HandlerEnd<'_>) {
         if let Some(how) = self.status.how_cancelled(self.status.run()) {
             end.late = end.late.or(Some(&Failure::Cancelled));
             end.gives_up = how == CancelRun::GiveUp;
@@ -246,7 +246,7 @@ impl<K, V> WorkerLoop<K, V> {
             self.succeeded = true;
         } else if let Some(cell) = self.cell.take() {
             // users' code that panics as a run ends (merge, a limiter) must not end the worker
-            quietly(|| shared.finish(cell, end));
+            quietly(|| shared.settle_run(cell, end));
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,
     /// The payload that the handler left, once it has dropped its [`Run`].
-    pub(super) left: Mutex<Option<V>>,
+    pub(super) returned_value: Mutex<Option<V>>,
     /// The handler was told to end, by its time limit.
     cancelled: atomic::AtomicBool,
     /// Which came first: the end of the time limit or the handler's return. Only of blocking handlers with a time limit.
@@ -44,7 +44,7 @@ impl<K, V> RunCell<K, V> {
             status,
             run: 0,
             began: None,
-            left: Mutex::new(None),
+            returned_value: Mutex::new(None),
             cancelled: atomic::AtomicBool::new(false),
             end: atomic::AtomicU8::new(RUNS),
         }
@@ -64,7 +64,7 @@ impl<K, V> RunCell<K, V> {
     /// Takes the run out, to be ended, and the payload that its handler has left.
     #[inline]
     pub(super) fn take_run(&mut self) -> (Option<RunRef<K>>, Option<V>) {
-        (self.guard.run.take(), self.left.get_mut().take())
+        (self.guard.run.take(), self.returned_value.get_mut().take())
     }
 
     /// Whether no [`Run`] and no watcher of time limits refers to it.
@@ -93,7 +93,7 @@ impl<K, V> RunCell<K, V> {
 
 impl<K, V> Drop for RunCell<K, V> {
     fn drop(&mut self) {
-        let mut payload = self.left.get_mut().take();
+        let mut payload = self.returned_value.get_mut().take();
         self.guard.let_go(&mut payload, None);
     }
 }
@@ -307,7 +307,7 @@ impl<K, V> Drop for Run<K, V> {
     #[inline]
     fn drop(&mut self) {
         if self.value.is_some() {
-            *self.cell.left.lock() = self.value.take();
+            *self.cell.returned_value.lock() = self.value.take();
         }
     }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// The reason why a drain still waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum DrainWaitsFor {
     /// Keys are ready or may become ready. A drain waits for them only while there are workers to
     /// take them.
     Keys,
@@ -50,7 +50,7 @@ pub(super) enum Left {
 }
 
 /// The queue as its workers' set needs it, without the types of keys and values.
-pub(super) trait Source: Send + Sync {
+pub(super) trait ErasedQueue: Send + Sync {
     fn clock(&self) -> &dyn Clock;
     fn begin_drain(&self, options: DrainOptions, now: Instant) -> DrainBase;
     /// The numbers of keys, and a drain's answer.
@@ -58,8 +58,14 @@ pub(super) trait Source: Send + Sync {
     /// See [`Shared::tell_unfinished`].
     fn tell_unfinished(&self);
     /// Why a drain still waits. Wakes `waker` once the queue is worked off, unless nothing is left now.
-    fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left;
-    /// Gives up the place that `left` took among the waiters for the end of the queue.
+    fn drain_waits_for(
+        &self,
+        base: &DrainBase,
+        now: Instant,
+        place: &mut Option<usize>,
+        waker: &Waker,
+    ) -> DrainWaitsFor;
+    /// Gives up the place that `drain_waits_for` took among the waiters for the end of the queue.
     fn leave_drain(&self, place: usize);
     /// See [`Shared::watch_for_work`].
     fn watch_for_work(self: Arc<Self>, place: &mut Option<WaiterId>, waker: Waker) -> Seen;
@@ -69,7 +75,7 @@ pub(super) trait Source: Send + Sync {
     fn locked(&self, what: &mut dyn FnMut());
 }
 
-impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
+impl<K: Send + Sync + 'static, V: Send + 'static> ErasedQueue for Shared<K, V> {
     fn clock(&self) -> &dyn Clock {
         &*self.clock
     }
@@ -82,24 +88,31 @@ impl<K: Send + Sync + 'static, V: Send + 'static> Source for Shared<K, V> {
     fn tell_unfinished(&self) {
         self.tell_unfinished(false);
     }
-    fn left(&self, base: &DrainBase, now: Instant, place: &mut Option<usize>, waker: &Waker) -> Left {
+    fn drain_waits_for(
+        &self,
+        base: &DrainBase,
+        now: Instant,
+        place: &mut Option<usize>,
+        waker: &Waker,
+    ) -> DrainWaitsFor {
         // not under the lock: a clone is users' code
         let waker = waker.clone();
         let mut hold = self.look_at(now);
         let Stats { ready, dirty, waiting, held, .. } = hold.core.stats();
         // a run may still ask for a retry, of a drain that works failed keys off
         let only_runs = held > 0 && ready + dirty + waiting == 0;
-        let left = if !hold.core.is_over() && !only_runs {
-            Left::Keys
+        let waits_for = if !hold.core.is_over() && !only_runs {
+            DrainWaitsFor::Keys
         } else if !hold.core.drain_is_over(base) {
-            Left::Runs
+            DrainWaitsFor::Runs
         } else {
-            Left::Nothing
+            DrainWaitsFor::Nothing
         };
-        let old = if left == Left::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
+        let old =
+            if waits_for == DrainWaitsFor::Nothing { Some(waker) } else { hold.drains().set(place, waker) };
         hold.unlock();
         quietly(|| drop(old));
-        left
+        waits_for
     }
     fn leave_drain(&self, place: usize) {
         let old = self.leave_drain(place);
@@ -274,7 +287,7 @@ impl Deref for Control {
 pub(super) struct WorkerSet {
     /// [`LEAVE`], [`ON_DEMAND`]. Written with the lock of `state`.
     pub(super) control: Control,
-    pub(super) queue: Arc<dyn Source>,
+    pub(super) queue: Arc<dyn ErasedQueue>,
     /// The hook for keys that a drain leaves unfinished. Kept as long as a report may be asked for.
     pub(super) kept_hook: OnceLock<Box<dyn Any + Send + Sync>>,
     supply: Weak<WorkerSupply>,
@@ -290,11 +303,15 @@ pub(super) enum Rest {
     /// It looks again, because the set was stopped or resized meanwhile.
     LooksAgain,
     /// It has left, because it was idle for long.
-    Left,
+    HasLeft,
 }
 
 impl WorkerSet {
-    pub(super) fn new(queue: Arc<dyn Source>, supply: Weak<WorkerSupply>, idle_timeout: Duration) -> Self {
+    pub(super) fn new(
+        queue: Arc<dyn ErasedQueue>,
+        supply: Weak<WorkerSupply>,
+        idle_timeout: Duration,
+    ) -> Self {
         Self {
             control: Control(atomic::AtomicU32::new(0)),
             queue,
@@ -328,7 +345,7 @@ impl WorkerSet {
     }
 
     /// Notes that the workers are threads.
-    pub(super) fn has_threads(&self) {
+    pub(super) fn note_threads(&self) {
         self.state.lock().threads = true;
     }
 
@@ -426,7 +443,7 @@ impl WorkerSet {
     }
 
     /// Notes whether the system lately had no thread for a worker.
-    pub(super) fn has_no_thread(&self, none: bool) {
+    pub(super) fn note_no_thread(&self, none: bool) {
         self.state.lock().no_thread = none;
     }
 
@@ -471,7 +488,7 @@ impl WorkerSet {
         let state = self.state.lock();
         if idle && state.is_spare() && !state.is_to_leave() {
             self.vacate(state, status.at);
-            return Rest::Left;
+            return Rest::HasLeft;
         }
         let rests = self.tells(state, |state| {
             state.read_status(status.at);
@@ -509,7 +526,7 @@ impl WorkerSet {
     }
 
     /// Notes that a worker leaves because the queue is shut down and worked off.
-    pub(super) fn is_over(&self, status: &WorkerStatus) {
+    pub(super) fn leave_as_over(&self, status: &WorkerStatus) {
         let mut state = self.state.lock();
         state.over = true;
         self.vacate(state, status.at);

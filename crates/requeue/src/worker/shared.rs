@@ -103,15 +103,15 @@ impl<K, V> WorkerShared<K, V> {
     }
 
     /// Ends a run whose handler is gone.
-    pub(super) fn finish(&self, cell: Arc<RunCell<K, V>>, end: HandlerEnd<'_>) {
-        let mut left = cell.left.lock().take();
+    pub(super) fn settle_run(&self, cell: Arc<RunCell<K, V>>, end: HandlerEnd<'_>) {
+        let mut left = cell.returned_value.lock().take();
         let payload = DropsQuietly(&mut left);
         let late = end.late;
         let (decision, said) = self.decide(cell.guard.key(), end, cell.attempt);
         cell.status.begin_ending();
         match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
             (Ok(mut cell), true) => {
-                self.end(cell.guard.ending().1, decision, payload.0);
+                self.apply_decision(cell.guard.ending().1, decision, payload.0);
             }
             // the handler kept its run, or hooks are told of it: both go on reading the key
             (Ok(cell), false) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
@@ -135,7 +135,7 @@ impl<K, V> WorkerShared<K, V> {
             cell.began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began));
         // whatever of users' code panics meanwhile, the hooks are told of the end
         let mut panic = FirstPanic::default();
-        let fate = panic.catch(|| self.end(ending, decision, payload)).unwrap_or(match decision {
+        let fate = panic.catch(|| self.apply_decision(ending, decision, payload)).unwrap_or(match decision {
             Decision::GiveUp => Fate::GaveUp,
             _ => Fate::Done,
         });
@@ -179,7 +179,7 @@ impl<K, V> WorkerShared<K, V> {
         (if last { Decision::GiveUp } else { Decision::Retry(instead) }, said)
     }
 
-    fn end(&self, mut ending: Ending<'_, K>, decision: Decision, payload: &mut Option<V>) -> Fate {
+    fn apply_decision(&self, mut ending: Ending<'_, K>, decision: Decision, payload: &mut Option<V>) -> Fate {
         let queue = &*self.queue;
         let fate = match decision {
             Decision::Succeed => {

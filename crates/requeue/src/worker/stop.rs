@@ -1,12 +1,12 @@
 //! How a worker ends: stop, drain, the report.
 
-use super::set::{Left, WorkerSet};
+use super::set::{DrainWaitsFor, WorkerSet};
 use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
-use crate::wait::{Limit, Step};
+use crate::wait::{Step, TimeLimit};
 use requeue_core::DrainBase;
 use std::future::Future;
 use std::pin::Pin;
@@ -97,7 +97,7 @@ pub struct Stop {
 impl Stop {
     pub(super) fn begin(set: Arc<WorkerSet>, drain: Option<DrainOptions>, timeout: Duration) -> Self {
         let now = set.queue.clock().now();
-        let limit = drain.map_or(Some(Limit::After(timeout)), |options| options.limit);
+        let limit = drain.map_or(Some(TimeLimit::After(timeout)), |options| options.limit);
         let deadline = limit.map_or(Instant::NEVER, |mut limit| limit.at(Some(now)));
         let drain = drain.map(|options| set.queue.begin_drain(options, now));
         if drain.is_none() {
@@ -161,11 +161,11 @@ impl Stop {
         let waits = match &self.drain {
             _ if late => false,
             None => has_workers && !self.brings_it_about,
-            // a drain is complete when the queue's last run has ended, also one outside this worker
-            Some(base) => match self.set.queue.left(base, now, &mut self.drain_place, waker) {
-                Left::Keys => has_workers,
-                Left::Runs => true,
-                Left::Nothing => false,
+            // a drain is complete when the queue's last run has ended, whoever has it
+            Some(base) => match self.set.queue.drain_waits_for(base, now, &mut self.drain_place, waker) {
+                DrainWaitsFor::Keys => has_workers,
+                DrainWaitsFor::Runs => true,
+                DrainWaitsFor::Nothing => false,
             },
         };
         if waits {

@@ -8,7 +8,7 @@
 //!
 //! [`State::is_watcher_stale`]: super::set::State::is_watcher_stale
 
-use super::set::{Source, WorkerSet};
+use super::set::{ErasedQueue, WorkerSet};
 use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock};
 use crate::hold::Seen;
@@ -54,7 +54,7 @@ struct Watcher {
 }
 
 impl WorkerSupply {
-    pub(super) fn new(queue: Arc<dyn Source>, idle_timeout: Duration) -> Arc<Self> {
+    pub(super) fn new(queue: Arc<dyn ErasedQueue>, idle_timeout: Duration) -> Arc<Self> {
         Arc::new_cyclic(|supply: &Weak<Self>| Self {
             set: Arc::new(WorkerSet::new(queue, supply.clone(), idle_timeout)),
             spawner: Mutex::new(None),
@@ -118,7 +118,7 @@ impl WorkerSupply {
             // a task that was turned away has said so itself
             Some(Ok(_)) | None => None,
             Some(Err(_)) => {
-                self.set.has_no_thread(true);
+                self.set.note_no_thread(true);
                 let at = SystemClock.now() + AFTER_SHORTAGE;
                 Some(SystemClock.wake_at(at, &Waker::from(Arc::new(Retry { supply: self.clone(), at }))))
             }
@@ -142,7 +142,7 @@ struct Retry {
 
 impl Wake for Retry {
     fn wake(self: Arc<Self>) {
-        self.supply.set.has_no_thread(false);
+        self.supply.set.note_no_thread(false);
         // A clock that has no thread either wakes at once, from within `update_watcher`. An attempt now would be one of very
         // many: the next change of the set makes it.
         if SystemClock.now() >= self.at {

@@ -4,11 +4,11 @@
 //! task. So between two polls the worker lies in a state that the task shares with the stop. During a poll the task has it.
 
 use super::async_worker::AsyncWorker;
+use super::executor::Spawn;
 use super::outcome::IntoOutcome;
 use super::run::Run;
 use super::set::Ends;
 use super::shared::WorkerShared;
-use super::spawn::Spawn;
 use super::supply::{Spawner, WorkerSupply};
 use crate::failure::Failure;
 use crate::panics::{quietly, wake_each};

@@ -28,7 +28,7 @@ where
     O: IntoOutcome,
 {
     pub(super) fn new(shared: WorkerShared<K, V>, handler: F) -> Self {
-        shared.set.has_threads();
+        shared.set.note_threads();
         let limit = shared.rules.time_limit;
         let limits =
             limit.map(|limit| Arc::new(Limits::new(limit, shared.queue.clock.clone(), &shared.rules)));
@@ -60,11 +60,11 @@ where
             }
         }
         drop(worker);
-        self.has_left();
+        self.worker_left();
     }
 
     /// Ends the watching of time limits if no thread is left. Called when one has left, or could not be started.
-    fn has_left(&self) {
+    fn worker_left(&self) {
         if let (Some(limits), 0) = (&self.limits, self.shared.set.workers()) {
             limits.end();
         }
@@ -89,7 +89,7 @@ where
         if let Some(limits) = &self.limits {
             return self.run_limited(limits, worker, run);
         }
-        worker.end(&self.shared, HandlerEnd::of(self.call(run)));
+        worker.handler_ended(&self.shared, HandlerEnd::of(self.call(run)));
     }
 
     #[inline]
@@ -108,7 +108,10 @@ where
         let is_late = reported
             || began.is_some_and(|began| self.shared.now().is_some_and(|now| limits.is_over(began, now)));
         let late = is_late.then(|| limits.failure());
-        worker.end(&self.shared, HandlerEnd { late: late.as_ref(), reported, ..HandlerEnd::of(said) });
+        worker.handler_ended(
+            &self.shared,
+            HandlerEnd { late: late.as_ref(), reported, ..HandlerEnd::of(said) },
+        );
     }
 }
 
@@ -130,7 +133,7 @@ where
             Ok(_) => Ok(true),
             Err(error) => {
                 self.shared.set.leave(at);
-                self.has_left();
+                self.worker_left();
                 Err(error)
             }
         }

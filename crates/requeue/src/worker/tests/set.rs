@@ -162,7 +162,7 @@ fn a_stop_of_threads_waits_until_they_have_left() {
     let is_awaited = |late| handle.set.state.lock().is_awaited(late, true);
     let place = wanted(&handle);
     assert!(!is_awaited(false), "a task leaves when it is polled");
-    handle.set.has_threads();
+    handle.set.note_threads();
     assert!(is_awaited(false) && !is_awaited(true));
     handle.set.leave(place);
     assert!(!is_awaited(false));
