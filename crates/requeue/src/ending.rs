@@ -112,13 +112,13 @@ impl<K> Ending<'_, K> {
         Ok(delay)
     }
 
-    /// Ends the run with a failure, and puts its payload back. With `instead` the limiter is still asked, and
-    /// its delay replaced. If a limiter panics, or the retry is refused, run and payload stay.
+    /// Ends the run with a failure, and puts its value back. With `instead` the limiter is still asked, and
+    /// its delay replaced. If a limiter panics, or the retry is refused, run and value stay.
     pub(crate) fn retry<V>(
         &mut self,
         shared: &Shared<K, V>,
         instead: Option<Duration>,
-        payload: &mut Option<V>,
+        value: &mut Option<V>,
         progress: &RetryProgress,
     ) -> Result<Duration, Refused> {
         let Some(run) = self.run() else { return Ok(Duration::ZERO) };
@@ -128,7 +128,7 @@ impl<K> Ending<'_, K> {
             let (delay, asking) = shared.ask(run, instead, now)?;
             progress.limiter_said.set(Some(delay));
             let how = How::Retry(RetryDelay::Asked(instead.unwrap_or(delay), asking));
-            self.end(shared, how, payload.take(), Some(now), true)
+            self.end(shared, how, value.take(), Some(now), true)
         } else {
             shared.with_limit(|limit| {
                 let delay = |failures, now| {
@@ -138,7 +138,7 @@ impl<K> Ending<'_, K> {
                 };
                 let limit = Limit { delay: &delay, ..limit };
                 let how = How::Retry(RetryDelay::Limited(limit, instead));
-                self.end(shared, how, payload.take(), Some(now), true)
+                self.end(shared, how, value.take(), Some(now), true)
             })
         };
         match ended {
@@ -147,36 +147,36 @@ impl<K> Ending<'_, K> {
                 Ok(delay)
             }
             Err(refused) => {
-                *payload = refused.value;
+                *value = refused.value;
                 Err(refused.reason)
             }
         }
     }
 
-    /// Ends the run without a failure, to run again, with a payload that goes back. If that is refused, run and payload stay.
+    /// Ends the run without a failure, to run again, with a value that goes back. If that is refused, run and value stay.
     pub(crate) fn again<V>(
         &mut self,
         shared: &Shared<K, V>,
         delay: Duration,
-        payload: &mut Option<V>,
+        value: &mut Option<V>,
     ) -> Result<(), Refused> {
         let now = Some(shared.now());
-        let (how, value) = (How::Again(delay), payload.take());
+        let (how, goes_back) = (How::Again(delay), value.take());
         let ended = if let (true, Some(run)) = (shared.keeps_own(), self.run()) {
             // a limiter forgets outside the lock, and not for a refused call: the
             // key stays lent meanwhile
-            let ended = Ending::Keeping(run).end(shared, how, value, now, true);
+            let ended = Ending::Keeping(run).end(shared, how, goes_back, now, true);
             if ended.is_ok() {
                 shared.forget_own(run.key());
                 let _ = self.end(shared, How::Done, None::<V>, now, true);
             }
             ended
         } else {
-            self.end(shared, how, value, now, true)
+            self.end(shared, how, goes_back, now, true)
         };
-        if let Err(RefusedEnd { value, reason }) = ended {
-            *payload = value;
-            return Err(reason);
+        if let Err(refused) = ended {
+            *value = refused.value;
+            return Err(refused.reason);
         }
         shared.tell(Metrics::retried);
         Ok(())
@@ -225,20 +225,20 @@ impl<K> Ending<'_, K> {
         &mut self,
         shared: &Shared<K, V>,
         reading: Option<Instant>,
-        payload: &mut Option<V>,
+        value: &mut Option<V>,
     ) {
-        let _ = self.end(shared, How::Done, payload.take(), reading, false);
+        let _ = self.end(shared, How::Done, value.take(), reading, false);
     }
 }
 
-/// Ends a run as done or as succeeded, if it has not ended. The payload stays, unless the key is unfinished.
+/// Ends a run as done or as succeeded, if it has not ended. The value stays, unless the key is unfinished.
 #[inline(always)]
 pub(crate) fn finish<K, V>(
     shared: &Shared<K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
     reading: Option<Instant>,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
 ) {
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
@@ -250,7 +250,7 @@ pub(crate) fn finish<K, V>(
             return drop(key);
         }
     }
-    slow_finish(shared, hold, slot, succeeded, payload);
+    slow_finish(shared, hold, slot, succeeded, value);
 }
 
 /// Slow path of [`finish`]: the queue knows more of the key than this run, or will. Separate function, because its large
@@ -261,9 +261,9 @@ fn slow_finish<K, V>(
     mut hold: Hold<'_, K, V>,
     slot: &mut Option<RunRef<K>>,
     succeeded: bool,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
 ) {
-    let ended = end_in_hold(shared, &mut hold, slot, succeeded, payload);
+    let ended = end_in_hold(shared, &mut hold, slot, succeeded, value);
     hold.unlock();
     if let Some(ended) = ended {
         after_end(shared, ended);
@@ -271,13 +271,13 @@ fn slow_finish<K, V>(
 }
 
 /// In a lock hold: ends a run that was not [ended fast](requeue_core::Core::try_fast_end), if there is one, as done or as
-/// succeeded, and tells the journal, if there is one. Takes the payload of a run whose retry was refused.
+/// succeeded, and tells the journal, if there is one. Takes the value of a run whose retry was refused.
 pub(crate) fn end_in_hold<K, V>(
     shared: &Shared<K, V>,
     hold: &mut Hold<'_, K, V>,
     run: &mut Option<RunRef<K>>,
     succeeded: bool,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
 ) -> Option<Ended<K, V>> {
     let run = run.take()?;
     let (slot, inert) = (run.slot(), hold.core.is_inert(&run));
@@ -285,7 +285,7 @@ pub(crate) fn end_in_hold<K, V>(
     if refused {
         shared.tell_journal(|journal| journal.refused(run.key()));
     }
-    let mut ended = end(&mut hold.core, run, succeeded, payload, refused);
+    let mut ended = end(&mut hold.core, run, succeeded, value, refused);
     // it has heard of the end of a run that is inert, or that it was refused: nothing has ended now
     if !inert && !refused {
         shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
@@ -293,17 +293,17 @@ pub(crate) fn end_in_hold<K, V>(
     Some(ended)
 }
 
-/// Ends a run as done or as succeeded in the state machine, with its payload if its retry was `refused`.
+/// Ends a run as done or as succeeded in the state machine, with its value if its retry was `refused`.
 #[inline]
 pub(crate) fn end<K, V>(
     core: &mut Core<K, V>,
     run: RunRef<K>,
     succeeded: bool,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
     refused: bool,
 ) -> Ended<K, V> {
-    let value = if refused { payload.take() } else { None };
-    match core.end(run, if succeeded { How::Succeed } else { How::Done }, value) {
+    let goes_back = if refused { value.take() } else { None };
+    match core.end(run, if succeeded { How::Succeed } else { How::Done }, goes_back) {
         Ok(ended) => ended,
         Err(_) => unreachable!("only retries are refused"),
     }
@@ -348,12 +348,12 @@ impl<K, V> Guard<'_, K, V> {
     /// User code (merge, a limiter, a clock) may panic. The run ends all the same, and during unwinding a
     /// second panic would abort.
     #[inline(never)]
-    pub(crate) fn let_go(&mut self, payload: &mut Option<V>, reading: Option<Instant>) {
+    pub(crate) fn let_go(&mut self, value: &mut Option<V>, reading: Option<Instant>) {
         let Self { owner, run } = self;
         let shared = owner.shared();
-        let payload = DropsQuietly(payload);
+        let value = DropsQuietly(value);
         if run.is_some() {
-            abandon_in_drop(shared, run, payload.0, reading);
+            abandon_in_drop(shared, run, value.0, reading);
         }
     }
 }
@@ -363,17 +363,17 @@ impl<K, V> Guard<'_, K, V> {
 fn abandon<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
     reading: Option<Instant>,
 ) {
     if shared.unfinished == Unfinished::Done {
-        return finish(shared, run, false, reading, payload);
+        return finish(shared, run, false, reading, value);
     }
     let mut ending = Ending::Taking(run);
     // one reading for both, where both are asked
     let progress = RetryProgress { reading: Cell::new(reading), ..RetryProgress::default() };
-    if ending.retry(shared, None, payload, &progress).is_err() {
-        ending.end_refused(shared, progress.reading.get(), payload);
+    if ending.retry(shared, None, value, &progress).is_err() {
+        ending.end_refused(shared, progress.reading.get(), value);
     }
 }
 
@@ -412,11 +412,11 @@ fn force_end<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<K>>) {
 pub(crate) fn abandon_in_drop<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
     reading: Option<Instant>,
 ) {
-    let end = |run: &mut _, payload: &mut _| abandon(shared, run, payload, reading);
-    end_in_drop(shared, run, payload, end, |run, value| Later::End { run, value });
+    let end = |run: &mut _, value: &mut _| abandon(shared, run, value, reading);
+    end_in_drop(shared, run, value, end, |run, value| Later::End { run, value });
 }
 
 /// Ends a run in a drop, as done or as succeeded.
@@ -431,15 +431,15 @@ pub(crate) fn done_in_drop<K, V>(shared: &Shared<K, V>, run: &mut Option<RunRef<
 fn end_in_drop<K, V>(
     shared: &Shared<K, V>,
     run: &mut Option<RunRef<K>>,
-    payload: &mut Option<V>,
+    value: &mut Option<V>,
     end: impl FnOnce(&mut Option<RunRef<K>>, &mut Option<V>),
     later: impl FnOnce(RunRef<K>, Option<V>) -> Later<K, V>,
 ) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run, payload))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| end(run, value))) {
         if !shared.is_held_here() {
             force_end(shared, run);
         } else if let Some(run) = run.take() {
-            shared.note_later(later(run, payload.take()));
+            shared.note_later(later(run, value.take()));
         }
         if !std::thread::panicking() {
             resume_unwind(panic);

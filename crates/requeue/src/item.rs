@@ -383,7 +383,7 @@ impl<'q, K, V> Item<'q, K, V> {
     fn leave_value(&mut self) {
         let Self { guard: Guard { owner, run }, value, .. } = self;
         if let (Some(run), true) = (run, value.is_some()) {
-            owner.shared().hold(None).with(|hold| hold.core.leave_payload(run, value));
+            owner.shared().hold(None).with(|hold| hold.core.leave_value(run, value));
         }
     }
 

@@ -122,7 +122,7 @@ impl<K> RunRef<K> {
 pub struct Handout<K, V> {
     /// The run.
     pub run: RunRef<K>,
-    /// The merged payload.
+    /// The merged value.
     pub value: Option<V>,
     /// Attempt of the run: 1 for a first run; one more for each retry in a row that led to this one.
     pub attempt: u32,
@@ -148,7 +148,7 @@ pub enum Got<K, V> {
 pub struct Ended<K, V> {
     /// The key, if it has no references left.
     pub key: Option<K>,
-    /// The payload, if no run is left to hand it to.
+    /// The value, if no run is left to hand it to.
     pub value: Option<V>,
     /// Time of the run, if timestamps are kept; `None` also if it had been ended before.
     pub worked: Option<Duration>,
@@ -232,7 +232,7 @@ impl core::error::Error for NoRun {}
 /// A retry that was refused: the run goes on.
 #[derive(Debug)]
 pub struct RefusedEnd<V> {
-    /// The payload that was to go back.
+    /// The value that was to go back.
     pub value: Option<V>,
     /// The reason.
     pub reason: Refused,
@@ -400,7 +400,7 @@ pub struct Cancelled<V = ()> {
     pub waiting_until: Option<Instant>,
     /// It was in the list of keys that drains have left unfinished.
     pub unfinished: bool,
-    /// The merged payload that its next run would have got.
+    /// The merged value that its next run would have got.
     pub value: Option<V>,
 }
 
@@ -485,7 +485,7 @@ impl fmt::Display for UnfinishedReason {
 pub struct UnfinishedKey<K, V = ()> {
     /// The key.
     pub key: K,
-    /// The merged payload that its next run would have got.
+    /// The merged value that its next run would have got.
     pub value: Option<V>,
     /// Number of requeues through the limiter since it was last forgotten.
     pub failures: u32,

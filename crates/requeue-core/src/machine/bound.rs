@@ -87,7 +87,7 @@ impl<K, V> Core<K, V> {
         call(kept.0)
     }
 
-    /// Takes the keys that were dropped for room, with their payloads. Each loan must be [given
+    /// Takes the keys that were dropped for room, with their values. Each loan must be [given
     /// back](Self::take_back).
     pub fn take_dropped(&mut self) -> Vec<(KeyRef<K>, Option<V>)> {
         if self.pending_work & pending_work::DROPPED == 0 {

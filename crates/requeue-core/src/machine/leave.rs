@@ -29,7 +29,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Cancels everything that asks for a run of the key: it is no longer ready, dirty or waiting, and its
-    /// payload is taken. `None` if there was none of these. A current run goes on, and the failures stay.
+    /// value is taken. `None` if there was none of these. A current run goes on, and the failures stay.
     ///
     /// The second part of the answer is the key, if there is no reason left to know it; drop it outside the
     /// lock. For `withdraw` see [`get_up_to`](Self::get_up_to).
@@ -65,7 +65,7 @@ impl<K, V> Core<K, V> {
         self.cancel_at(slot, true, withdraw)
     }
 
-    /// Forgets a key that was just handed out and must not run: nothing is known of it afterwards. Key and payload are
+    /// Forgets a key that was just handed out and must not run: nothing is known of it afterwards. Key and value are
     /// [trash](Self::take_trash). For `withdraw` see [`get_up_to`](Self::get_up_to).
     ///
     /// # Panics
@@ -73,7 +73,7 @@ impl<K, V> Core<K, V> {
     /// If the run belongs to another queue.
     pub fn take_back_handout(&mut self, handout: Handout<K, V>, withdraw: impl FnOnce(&K, u32)) {
         let slot = handout.run.slot();
-        // without the payload: nothing is merged, so no users' code runs
+        // without the value: nothing is merged, so no users' code runs
         let _ = self.put_back(handout.run, None, false);
         let (cancelled, key) = self.withdraw_ended(slot, withdraw);
         self.discard(key, handout.value);

@@ -9,8 +9,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 pub(super) struct Refusal {
     pub(super) due: Option<Instant>,
     pub(super) reason: UnfinishedReason,
-    /// The payload was to go back: the run failed, or asked for a later run that has it.
-    pub(super) keeps_payload: bool,
+    /// The value was to go back: the run failed, or asked for a later run that has it.
+    pub(super) keeps_value: bool,
 }
 
 /// A run that a shutdown dropped and a store still owes.

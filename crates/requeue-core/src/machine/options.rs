@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-/// The key and the payload of a trigger. The call takes out of it what it keeps. The rest belongs to the caller, to be dropped
+/// The key and the value of a trigger. The call takes out of it what it keeps. The rest belongs to the caller, to be dropped
 /// outside the lock, even if user code panicked.
 #[derive(Debug)]
 pub struct Trigger<K, V = ()> {
@@ -15,7 +15,7 @@ pub struct Trigger<K, V = ()> {
 }
 
 impl<K, V> Trigger<K, V> {
-    /// A trigger of a key, with or without a payload.
+    /// A trigger of a key, with or without a value.
     #[inline]
     pub fn new(key: K, value: Option<V>) -> Self {
         Self { key: Some(key), value }
@@ -27,8 +27,8 @@ impl<K, V> Trigger<K, V> {
         self.key.as_ref()
     }
 
-    /// Takes the parts that the queue did not take: key and payload of a refused trigger, or a key that the
-    /// queue already has.
+    /// Takes out what the queue did not take: key and value of a refused trigger, or a key that the queue
+    /// already has.
     #[inline]
     pub fn take(&mut self) -> (Option<K>, Option<V>) {
         (self.key.take(), self.value.take())
@@ -344,7 +344,7 @@ pub struct Bound {
     pub drop_oldest: bool,
 }
 
-/// Merges two payloads of one key: the older first.
+/// Merges two values of one key: the older first.
 pub type Merge<V> = Box<dyn Fn(&mut V, V) + Send + Sync>;
 
 /// Settings of a queue; fixed when it is made.
@@ -353,7 +353,7 @@ pub struct Config<K, V = ()> {
     pub order: Order<K>,
     /// The dispatch rate, if there is one.
     pub rate: Option<Rate>,
-    /// Merge function of payloads; without it the newer replaces the older.
+    /// Merge function of values; without it the newer replaces the older.
     pub merge: Option<Merge<V>>,
     /// Whether a run that starts absorbs the timer that was set before it started.
     pub timers_absorbed: bool,

@@ -137,7 +137,7 @@ impl<K, V> Core<K, V> {
         Handout { run: RunRef { key, number }, value, attempt, waited }
     }
 
-    /// Ends a run. If it was already ended under its guard, nothing changes, and the payload comes back dead.
+    /// Ends a run. If it was already ended under its guard, nothing changes, and the value comes back dead.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// Takes a run back as if its key had not been handed out, except that the key goes to the back of the
-    /// line, with its payload, its failures and this run's attempt, or the next one if `counted`. (A dirty key
+    /// line, with its value, its failures and this run's attempt, or the next one if `counted`. (A dirty key
     /// starts again at attempt 1, as at any end of a run.) It counts as neither an end nor an add. For a run that was already ended this
     /// is [`give_back`](Self::give_back).
     ///
@@ -208,7 +208,7 @@ impl<K, V> Core<K, V> {
     /// # Panics
     ///
     /// If the run belongs to another queue, or merge panics: then the key is in line, with what merge left of
-    /// the payload.
+    /// the value.
     pub fn put_back(&mut self, run: RunRef<K>, value: Option<V>, counted: bool) -> Ended<K, V> {
         if self.is_inert(&run) {
             return Ended { value, ..self.give_back(run) };
@@ -345,7 +345,7 @@ impl<K, V> Core<K, V> {
     }
 
     /// The reason to refuse an end that asks for another run, which is noted.
-    fn refuses(&mut self, run: &RunRef<K>, how: How<'_>, has_payload: bool) -> Option<Refused> {
+    fn refuses(&mut self, run: &RunRef<K>, how: How<'_>, has_value: bool) -> Option<Refused> {
         let accepts = match how {
             How::Done | How::Succeed | How::GiveUp => return None,
             // it was accepted before its limiter was asked
@@ -364,7 +364,7 @@ impl<K, V> Core<K, V> {
         if inert {
             return Some(Refused::NotHeld);
         }
-        self.note_refusal(run.slot(), &how, has_payload);
+        self.note_refusal(run.slot(), &how, has_value);
         self.refused_retries += 1;
         Some(Refused::ShutDown)
     }
@@ -383,11 +383,11 @@ impl<K, V> Core<K, V> {
         let flags = self.arena.flags(slot);
         debug_assert!(flags & HELD != 0, "only a held key's run ends");
         let mut unfinished = false;
-        // a run that asked to come again without giving its payload back is done with it
-        let mut keeps_payload = true;
+        // a run that asked to come again without giving its value back is done with it
+        let mut keeps_value = true;
         let mut awaited = RunEnd::from(&how);
         if let Some(refusal) = self.take_refusal(slot, &how) {
-            keeps_payload = refusal.keeps_payload;
+            keeps_value = refusal.keeps_value;
             if refusal.reason == UnfinishedReason::RetryRefused {
                 awaited = RunEnd::Retry;
             }
@@ -414,7 +414,7 @@ impl<K, V> Core<K, V> {
                 unfinished = true;
             }
         }
-        let goes_back = keeps_payload && (delay.is_some() || dirty || unfinished);
+        let goes_back = keeps_value && (delay.is_some() || dirty || unfinished);
         let (goes_back, mut dead) = if goes_back { (value, None) } else { (None, value) };
         if let Some(after) = delay {
             self.come_again_after(slot, after, how, dirty, priority);

@@ -221,7 +221,7 @@ impl<K, V> Core<K, V> {
         let add_needs_checks =
             config.in_backoff != InBackoff::Run || config.bound.is_some() || debounce.is_some();
         let mut core = Self {
-            // each chunk may have a page of payloads
+            // each chunk may have a page of values
             arena: Arena::new(KEPT.saturating_sub(CHUNK * size_of::<Option<V>>())),
             table: Table::new(),
             fast_add: !line.wants_more(),
@@ -428,7 +428,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Takes the payload of a key that has no reason left to run.
+    /// Takes the value of a key that has no reason left to run.
     #[inline]
     pub(super) fn dead_value(&mut self, slot: u32) -> Option<V> {
         let flags = self.arena.flags(slot);
@@ -491,7 +491,7 @@ impl<K, V> Core<K, V> {
         true
     }
 
-    /// Merges a payload into the key's slot. If `merge` panics the slot keeps what it left.
+    /// Merges a value into the key's slot. If `merge` panics the slot keeps what it left.
     #[inline]
     pub(super) fn merge_in(&mut self, slot: u32, value: Option<V>) {
         if let Some(newer) = value {
@@ -512,7 +512,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Puts the payload of a run back: it is older than those that came meanwhile.
+    /// Puts the value of a run back: it is older than those that came meanwhile.
     pub(super) fn merge_back(&mut self, slot: u32, older: Option<V>) {
         if let Some(older) = older {
             let newer = self.values.take(slot);

@@ -1,6 +1,6 @@
 //! Keys that a drain leaves unfinished (rule Q11): their retry was refused, or their timer was dropped.
 //!
-//! The list exists from the first drain on. Its keys stay in their slots, with their payloads and failures,
+//! The list exists from the first drain on. Its keys stay in their slots, with their values and failures,
 //! until they are taken. So a key need not be cloned, and the list is never longer than the number of known
 //! keys. A key in the list may also be ready or held, if a timer was dropped beside a run that is still to
 //! come.
@@ -146,16 +146,16 @@ impl<K, V> Core<K, V> {
         self.let_go(slot);
     }
 
-    /// Records that a run asked for another one, with or without a payload, and was refused.
-    pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>, has_payload: bool) {
+    /// Records that a run asked for another one, with or without a value, and was refused.
+    pub(super) fn note_refusal(&mut self, slot: u32, how: &How<'_>, has_value: bool) {
         let (after, reason) = match how {
             How::Again(after) => (Some(*after), UnfinishedReason::TimerDropped),
             How::Retry(RetryDelay::Limited(_, Some(after))) => (Some(*after), UnfinishedReason::RetryRefused),
             _ => (None, UnfinishedReason::RetryRefused),
         };
         let due = self.due_after(after);
-        let keeps_payload = has_payload || reason == UnfinishedReason::RetryRefused;
-        self.refusals.insert(slot, Refusal { due, reason, keeps_payload });
+        let keeps_value = has_value || reason == UnfinishedReason::RetryRefused;
+        self.refusals.insert(slot, Refusal { due, reason, keeps_value });
         // its end takes the long way
         self.note(slot);
     }
@@ -173,17 +173,15 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Takes the payload of a run that goes on without it. If the run's request for another run was refused
-    /// and the payload was to go back with that run, it is merged back into the key at once. Otherwise it
-    /// stays in `payload`.
+    /// The run goes on without its value, which goes back to the key at once if it was to go back with a refused end of the run;
+    /// else it stays where it is.
     ///
     /// # Panics
     ///
-    /// If merge panics. The key keeps what merge left of the payload.
-    pub fn leave_payload(&mut self, run: &RunRef<K>, payload: &mut Option<V>) {
-        if self.refusals.get(&run.slot()).is_some_and(|refusal| refusal.keeps_payload) && !self.is_inert(run)
-        {
-            self.merge_back(run.slot(), payload.take());
+    /// If merge panics: the key has what that left of the value.
+    pub fn leave_value(&mut self, run: &RunRef<K>, value: &mut Option<V>) {
+        if self.refusals.get(&run.slot()).is_some_and(|refusal| refusal.keeps_value) && !self.is_inert(run) {
+            self.merge_back(run.slot(), value.take());
         }
     }
 

@@ -270,7 +270,7 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Removes a key and its payload, if there is no reason left for them.
+    /// Removes a key and its value, if there is no reason left for them.
     pub(super) fn let_go(&mut self, slot: u32) {
         let value = self.dead_value(slot);
         let key = self.release(slot);

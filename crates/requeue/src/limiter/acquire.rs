@@ -6,7 +6,7 @@ use super::pace::Refusal;
 use crate::Instant;
 use crate::clock::{Alarm, Clock, Parker};
 use crate::panics::FirstPanic;
-use crate::wait::Limit;
+use crate::wait::TimeLimit;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -48,7 +48,7 @@ pub struct Acquire<'b> {
     bucket: Lent<'b, TokenBucket>,
     clock: Lent<'b, dyn Clock>,
     n: u32,
-    limit: Limit,
+    limit: TimeLimit,
     stage: Stage,
     /// Wakes the task that polled last.
     alarm: Option<Alarm>,
@@ -85,7 +85,7 @@ messages!(AcquireError {
 
 impl<'b> Acquire<'b> {
     pub(super) fn new(bucket: Lent<'b, TokenBucket>, n: u32, clock: Lent<'b, dyn Clock>) -> Self {
-        Self { bucket, clock, n, limit: Limit::After(Duration::MAX), stage: Stage::New, alarm: None }
+        Self { bucket, clock, n, limit: TimeLimit::After(Duration::MAX), stage: Stage::New, alarm: None }
     }
 
     /// Waits for at most `timeout` from the first poll. The wait's length is known from the start, so one
@@ -101,7 +101,7 @@ impl<'b> Acquire<'b> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.limit = Limit::After(timeout);
+        self.limit = TimeLimit::After(timeout);
         self
     }
 
@@ -118,7 +118,7 @@ impl<'b> Acquire<'b> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     pub fn deadline(mut self, at: Instant) -> Self {
-        self.limit = Limit::At(at);
+        self.limit = TimeLimit::At(at);
         self
     }
 

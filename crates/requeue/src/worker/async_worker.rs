@@ -170,7 +170,7 @@ impl<K, V, Fut> AsyncWorker<K, V, Fut> {
         late: Option<&Failure>,
     ) {
         self.alarm.end();
-        // first the handler, so that its payload is back when the run ends
+        // first the handler, so that its value is back when the run ends
         quietly(|| self.handler.set(None));
         self.worker.handler_ended(shared, HandlerEnd { late, ..HandlerEnd::of(said) });
     }

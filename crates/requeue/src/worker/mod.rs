@@ -2,7 +2,7 @@
 //!
 //! A handler gets a [`Run`] and returns an [`Outcome`]; the worker does the
 //! rest: retries through the queue's limiter, attempts, panics, time limits,
-//! payloads of failed runs, and an end with a report.
+//! values of failed runs, and an end with a report.
 
 mod async_worker;
 mod builder;

@@ -149,12 +149,12 @@ impl<K, V> WorkerLoop<K, V> {
             }
         }
         let mut unique = cell.as_mut().and_then(Arc::get_mut);
-        let mut payload = None;
+        let mut last_value = None;
         if let (true, Some(cell)) = (take(&mut self.succeeded), &mut unique) {
-            (self.ask.ending, payload) = cell.take_run();
+            (self.ask.ending, last_value) = cell.take_run();
         }
-        let payload = DropsQuietly(&mut payload);
-        match self.look(&shared.set, payload.0, waker, who) {
+        let last_value = DropsQuietly(&mut last_value);
+        match self.look(&shared.set, last_value.0, waker, who) {
             Step::Ready(Some(handout)) => {
                 let (run, value, began) = (self.status.run(), handout.value, shared.begins());
                 let cell = match unique {
@@ -183,13 +183,13 @@ impl<K, V> WorkerLoop<K, V> {
         }
     }
 
-    /// Looks for a key until there is one or the worker must wait or leave. Drops the payload of the run before once that has
+    /// Looks for a key until there is one or the worker must wait or leave. Drops the value of the run before once that has
     /// ended: before the worker leaves, so that a stop has waited for users' code.
     #[inline]
     fn look<'w>(
         &mut self,
         set: &WorkerSet,
-        payload: &mut Option<V>,
+        last_value: &mut Option<V>,
         waker: impl Fn() -> &'w Waker,
         who: Sleeper,
     ) -> Step<Option<Handout<K, V>>> {
@@ -203,8 +203,8 @@ impl<K, V> WorkerLoop<K, V> {
                 }
             }
             let step = self.waiting.look(&mut self.ask, &waker, None, who);
-            if payload.is_some() {
-                quietly(|| drop(payload.take()));
+            if last_value.is_some() {
+                quietly(|| drop(last_value.take()));
             }
             match step {
                 Step::Ready(Ok(Some(handout))) => {

@@ -23,7 +23,7 @@ pub(super) struct RunCell<K: 'static, V: 'static> {
     run: u64,
     /// When it began, if the worker wants to know and the clock could say.
     pub(super) began: Option<Instant>,
-    /// The payload that the handler left, once it has dropped its [`Run`].
+    /// The value that the handler left, once it has dropped its [`Run`].
     pub(super) returned_value: Mutex<Option<V>>,
     /// The handler was told to end, by its time limit.
     cancelled: atomic::AtomicBool,
@@ -61,7 +61,7 @@ impl<K, V> RunCell<K, V> {
         self.end.store(RUNS, Relaxed);
     }
 
-    /// Takes the run out, to be ended, and the payload that its handler has left.
+    /// Takes the run out, to be ended, and the value that its handler has left.
     #[inline]
     pub(super) fn take_run(&mut self) -> (Option<RunRef<K>>, Option<V>) {
         (self.guard.run.take(), self.returned_value.get_mut().take())
@@ -93,8 +93,8 @@ impl<K, V> RunCell<K, V> {
 
 impl<K, V> Drop for RunCell<K, V> {
     fn drop(&mut self) {
-        let mut payload = self.returned_value.get_mut().take();
-        self.guard.let_go(&mut payload, None);
+        let mut value = self.returned_value.get_mut().take();
+        self.guard.let_go(&mut value, None);
     }
 }
 

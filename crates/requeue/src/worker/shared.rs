@@ -67,9 +67,9 @@ enum Decision {
     Succeed,
     /// A failure that is not tried again: forgotten and done.
     GiveUp,
-    /// Without the payload.
+    /// Without the value.
     Again(Duration),
-    /// With the payload.
+    /// With the value.
     Postpone(Duration),
     /// A failure. The limiter counts it and says when the key comes back, unless a delay is given in place of its own.
     Retry(Option<Duration>),
@@ -104,18 +104,18 @@ impl<K, V> WorkerShared<K, V> {
 
     /// Ends a run whose handler is gone.
     pub(super) fn settle_run(&self, cell: Arc<RunCell<K, V>>, end: HandlerEnd<'_>) {
-        let mut left = cell.returned_value.lock().take();
-        let payload = DropsQuietly(&mut left);
+        let mut returned = cell.returned_value.lock().take();
+        let value = DropsQuietly(&mut returned);
         let late = end.late;
         let (decision, said) = self.decide(cell.guard.key(), end, cell.attempt);
         cell.status.begin_ending();
         match (Arc::try_unwrap(cell), self.rules.on_end.is_empty()) {
             (Ok(mut cell), true) => {
-                self.apply_decision(cell.guard.ending().1, decision, payload.0);
+                self.apply_decision(cell.guard.ending().1, decision, value.0);
             }
             // the handler kept its run, or hooks are told of it: both go on reading the key
-            (Ok(cell), false) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
-            (Err(cell), _) => self.end_keeping(&cell, decision, payload.0, late.or(said.as_ref())),
+            (Ok(cell), false) => self.end_keeping(&cell, decision, value.0, late.or(said.as_ref())),
+            (Err(cell), _) => self.end_keeping(&cell, decision, value.0, late.or(said.as_ref())),
         }
         quietly(|| drop(said));
     }
@@ -125,7 +125,7 @@ impl<K, V> WorkerShared<K, V> {
         &self,
         cell: &RunCell<K, V>,
         decision: Decision,
-        payload: &mut Option<V>,
+        value: &mut Option<V>,
         failure: Option<&Failure>,
     ) {
         let Some(ending) = cell.guard.keeping() else { return };
@@ -135,7 +135,7 @@ impl<K, V> WorkerShared<K, V> {
             cell.began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began));
         // whatever of users' code panics meanwhile, the hooks are told of the end
         let mut panic = FirstPanic::default();
-        let fate = panic.catch(|| self.apply_decision(ending, decision, payload)).unwrap_or(match decision {
+        let fate = panic.catch(|| self.apply_decision(ending, decision, value)).unwrap_or(match decision {
             Decision::GiveUp => Fate::GaveUp,
             _ => Fate::Done,
         });
@@ -179,7 +179,7 @@ impl<K, V> WorkerShared<K, V> {
         (if last { Decision::GiveUp } else { Decision::Retry(instead) }, said)
     }
 
-    fn apply_decision(&self, mut ending: Ending<'_, K>, decision: Decision, payload: &mut Option<V>) -> Fate {
+    fn apply_decision(&self, mut ending: Ending<'_, K>, decision: Decision, value: &mut Option<V>) -> Fate {
         let queue = &*self.queue;
         let fate = match decision {
             Decision::Succeed => {
@@ -193,27 +193,26 @@ impl<K, V> WorkerShared<K, V> {
             Decision::Again(delay) | Decision::Postpone(delay) => {
                 let mut dropped = None;
                 let is_postponed = matches!(decision, Decision::Postpone(_));
-                let goes_back = if is_postponed { &mut *payload } else { &mut dropped };
+                let goes_back = if is_postponed { &mut *value } else { &mut dropped };
                 match ending.again(queue, delay, goes_back) {
                     Ok(()) => Fate::Again(delay),
                     Err(_) => Fate::Refused,
                 }
             }
-            Decision::Retry(instead) => self.retry(&mut ending, instead, payload),
+            Decision::Retry(instead) => self.retry(&mut ending, instead, value),
         };
         if fate == Fate::Refused {
             // shut down, and counted as refused
-            ending.end_refused(queue, None, payload);
+            ending.end_refused(queue, None, value);
             queue.tell_unfinished(true);
         }
         fate
     }
 
     /// Ends the run with a retry, whatever of users' code panics meanwhile.
-    fn retry(&self, ending: &mut Ending<'_, K>, instead: Option<Duration>, payload: &mut Option<V>) -> Fate {
+    fn retry(&self, ending: &mut Ending<'_, K>, instead: Option<Duration>, value: &mut Option<V>) -> Fate {
         let (queue, progress) = (&*self.queue, RetryProgress::default());
-        let panic = match catch_unwind(AssertUnwindSafe(|| ending.retry(queue, instead, payload, &progress)))
-        {
+        let panic = match catch_unwind(AssertUnwindSafe(|| ending.retry(queue, instead, value, &progress))) {
             Ok(Ok(delay)) => return Fate::Retry(delay),
             Ok(Err(_)) => return Fate::Refused,
             Err(panic) => text_of(panic),
