@@ -106,7 +106,7 @@ impl<K, V> Core<K, V> {
             return true;
         }
         if let Some(deadline) = self.waiting_drain.filter(|deadline| *deadline <= self.now) {
-            // what was due by then still comes before the end, however late this is
+            // timers due by the deadline still fire before the end, however late this look is
             if self.fire_due(deadline) {
                 return true;
             }

@@ -14,7 +14,7 @@ pub(super) const GUARDLESS: u32 = 1 << 4;
 /// It was published since it became ready or dirty: an add may have found it pending without the lock.
 /// Only with `READY` or `DIRTY`.
 pub(super) const PUBLISHED: u32 = 1 << 6;
-/// There may be side data of it beside the slab: a timer, a value, a record, or a guard whose run was
+/// There may be side data of it outside the slab: a timer, a value, a record, or a guard whose run was
 /// ended under it. Without this flag there is none, and no call looks. Set by the code that writes side
 /// data, and cleared with the key. (Timestamps are excluded: an earlier key's do not matter to a later
 /// one.)

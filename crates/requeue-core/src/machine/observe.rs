@@ -189,7 +189,9 @@ impl<K, V> Core<K, V> {
         self.find(hash, key).filter(|slot| self.arena.flags(*slot) & HELD != 0)
     }
 
-    /// The key of this occupied slot with its state (`None` if only a guard still lends it) and its value.
+    /// The key in this slot, which must be occupied; its state as a store is told of it; and its value. The
+    /// state is `None` if the key is no longer known: only a guard still lends it, or its failures have
+    /// expired.
     #[must_use]
     pub fn known_of(&self, slot: u32) -> (&K, Option<KeyState>, Option<&V>) {
         (self.arena.key(slot), self.outlived_state(slot), self.values.get(slot).and_then(Option::as_ref))

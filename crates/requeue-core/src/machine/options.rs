@@ -27,8 +27,8 @@ impl<K, V> Trigger<K, V> {
         self.key.as_ref()
     }
 
-    /// Takes out what the queue did not take: key and value of a refused trigger, or a key that the queue
-    /// already has.
+    /// Takes the parts that the queue did not take: key and value of a refused trigger, or a key that the
+    /// queue already has.
     #[inline]
     pub fn take(&mut self) -> (Option<K>, Option<V>) {
         (self.key.take(), self.value.take())

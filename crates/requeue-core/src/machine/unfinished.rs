@@ -173,12 +173,13 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// The run goes on without its value, which goes back to the key at once if it was to go back with a refused end of the run;
-    /// else it stays where it is.
+    /// Takes the value of a run that goes on without it. If the run's request for another run was refused
+    /// and the value was to go back with that run, it is merged back into the key at once. Otherwise it
+    /// stays in `value`.
     ///
     /// # Panics
     ///
-    /// If merge panics: the key has what that left of the value.
+    /// If merge panics. The key keeps what merge left of the value.
     pub fn leave_value(&mut self, run: &RunRef<K>, value: &mut Option<V>) {
         if self.refusals.get(&run.slot()).is_some_and(|refusal| refusal.keeps_value) && !self.is_inert(run) {
             self.merge_back(run.slot(), value.take());

@@ -320,8 +320,8 @@ impl<K, V> Shared<K, V> {
             state.release();
             self.tell_counts(counts);
         } else {
-            // Users' code in it is caught call by call. A panic of our own must not unwind either:
-            // a get has taken its key by now, and has not made the guard yet.
+            // Its calls of user code catch panics one by one. A panic of our own must not unwind either: a
+            // get has taken its key by now, and has not made the guard yet.
             quietly(|| self.release_and_follow_up_in_full(state));
         }
     }

@@ -19,7 +19,7 @@ pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
 
 /// A set of workers that can be asked which of them has a key.
 pub(crate) trait Holders: Send + Sync {
-    /// How many workers have not ended, and how many of those have a key.
+    /// Numbers of workers that have not ended, and of those of them that have a key.
     fn alive_and_busy(&self) -> (usize, usize);
 
     /// The numbers of the workers that have the key of this slot. More than one only if the run of one was ended from
@@ -92,7 +92,7 @@ impl<K, V> Shared<K, V> {
     #[cold]
     pub(super) fn may_begin(&self, key: &K) -> bool {
         let may_begin = self.journal.as_ref().and_then(|journal| quietly(|| journal.may_begin(key)));
-        // what an engine that panics would have said is unknown: the run begins, and its end is judged by the store
+        // if the engine panics, its answer is unknown: the run begins, and the store judges its end
         may_begin.unwrap_or(true)
     }
 

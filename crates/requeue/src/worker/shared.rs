@@ -40,7 +40,7 @@ pub(super) struct WorkerShared<K: 'static, V: 'static> {
 
 /// How a handler ended.
 pub(super) struct HandlerEnd<'a> {
-    /// Its outcome, or why it has none: it panicked, or was dropped.
+    /// Its outcome, or why it has none: it panicked, or was dropped before it returned.
     pub(super) said: Result<Outcome, Failure>,
     /// The run has failed, whatever the outcome: it is past its time limit, or was cancelled.
     pub(super) late: Option<&'a Failure>,
@@ -221,7 +221,7 @@ impl<K, V> WorkerShared<K, V> {
             // merge has panicked, and the key comes back all the same
             return Fate::Retry(instead.or(progress.limiter_said.get()).unwrap_or_default());
         }
-        // nobody can say when: the key is given up, not lost silently
+        // the time of the retry is unknown: the key is given up, not lost silently
         let who = if progress.reading.get().is_some() { "limiter" } else { "clock" };
         let failure = Failure::Error(format!("the {who} panicked: {panic}").into());
         if let Some(key) = ending.key() {

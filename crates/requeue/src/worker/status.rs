@@ -177,7 +177,8 @@ impl WorkerStatus {
         if self.has_run() { None } else { self.waker.lock().take() }
     }
 
-    /// Clears the status of a worker that has left, for the next one with its number.
+    /// Clears the status of a worker that has left, so that the next worker can use it. Returns its waker, to
+    /// be dropped outside the lock.
     #[must_use = "dropping a waker is users' code, which is not called under a lock"]
     pub(super) fn clear(&self) -> Option<Waker> {
         self.set_looking(false);

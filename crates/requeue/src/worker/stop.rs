@@ -161,7 +161,7 @@ impl Stop {
         let waits = match &self.drain {
             _ if late => false,
             None => has_workers && !self.brings_it_about,
-            // a drain is complete when the queue's last run has ended, whoever has it
+            // a drain is complete when the queue's last run has ended, also one outside this worker
             Some(base) => match self.set.queue.drain_waits_for(base, now, &mut self.drain_place, waker) {
                 DrainWaitsFor::Keys => has_workers,
                 DrainWaitsFor::Runs => true,
