@@ -1,15 +1,13 @@
 //! Instruction counts of batches, in a file of their own: see `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::Items;
+use requeue_guard::{count, row};
 use rig::{Queue, Rig, number, rig, string};
 use std::hash::Hash;
 use std::hint::black_box;
+use std::process::ExitCode;
 
 /// In batches of 32, gets the next batch and ends the one before in one call.
 fn batch<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
@@ -24,18 +22,17 @@ fn batch<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     q
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
 fn cycle_batch_u64(rig: Rig<u64>) -> Queue<u64> {
     batch(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
 fn cycle_batch_string(rig: Rig<String>) -> Queue<String> {
     batch(rig)
 }
 
-library_benchmark_group!(name = batches; benchmarks = cycle_batch_u64, cycle_batch_string);
-
-main!(library_benchmark_groups = batches);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("cycle_batch_u64 fresh", rig(number), cycle_batch_u64),
+        row!("cycle_batch_string fresh", rig(string), cycle_batch_string),
+    ])
+}

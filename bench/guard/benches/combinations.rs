@@ -1,15 +1,13 @@
 //! Features of a queue, each alone and in pairs, by the system's clock, and with ten thousand ready keys in the cycles.
 //! A program of its own: see `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::{Add, InBackoff, Metrics, SystemClock};
+use requeue_guard::{count, row};
 use rig::{Builder, Queue, Rig, number, rig_of};
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Hears everything and keeps nothing.
@@ -59,33 +57,6 @@ fn pending(letters: &str) -> Combined {
     combined
 }
 
-#[library_benchmark]
-#[bench::plain(pending(""))]
-#[bench::groups(pending("g"))]
-#[bench::priorities(pending("p"))]
-#[bench::bound(pending("b"))]
-#[bench::respect(pending("r"))]
-#[bench::metrics(pending("m"))]
-#[bench::rate(pending("t"))]
-#[bench::priorities_max_wait(pending("pw"))]
-#[bench::groups_priorities(pending("gp"))]
-#[bench::groups_priorities_max_wait(pending("gpw"))]
-#[bench::groups_within(pending("gpi"))]
-#[bench::groups_within_max_wait(pending("gpiw"))]
-#[bench::groups_bound(pending("gb"))]
-#[bench::groups_respect(pending("gr"))]
-#[bench::groups_metrics(pending("gm"))]
-#[bench::groups_rate(pending("gt"))]
-#[bench::priorities_bound(pending("pb"))]
-#[bench::priorities_respect(pending("pr"))]
-#[bench::priorities_metrics(pending("pm"))]
-#[bench::priorities_rate(pending("pt"))]
-#[bench::bound_respect(pending("br"))]
-#[bench::bound_metrics(pending("bm"))]
-#[bench::bound_rate(pending("bt"))]
-#[bench::respect_metrics(pending("rm"))]
-#[bench::respect_rate(pending("rt"))]
-#[bench::metrics_rate(pending("mt"))]
 fn combined_cycle_u64(mut combined: Combined) -> Queue<u64> {
     let keys = std::mem::take(&mut combined.rig.keys);
     for (i, key) in keys.into_iter().enumerate() {
@@ -108,15 +79,6 @@ fn add(combined: &Combined, key: u64, i: usize) {
     }
 }
 
-#[library_benchmark]
-#[bench::plain(features(""))]
-#[bench::groups(features("g"))]
-#[bench::priorities(features("p"))]
-#[bench::priorities_max_wait(features("pw"))]
-#[bench::groups_priorities(features("gp"))]
-#[bench::groups_priorities_max_wait(features("gpw"))]
-#[bench::groups_within(features("gpi"))]
-#[bench::groups_within_max_wait(features("gpiw"))]
 fn combined_bulk_u64(mut combined: Combined) -> Queue<u64> {
     let keys = std::mem::take(&mut combined.rig.keys);
     for (i, key) in keys.into_iter().enumerate() {
@@ -128,6 +90,41 @@ fn combined_bulk_u64(mut combined: Combined) -> Queue<u64> {
     combined.rig.q
 }
 
-library_benchmark_group!(name = combinations; benchmarks = combined_cycle_u64, combined_bulk_u64);
-
-main!(library_benchmark_groups = combinations);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("combined_cycle_u64 plain", pending(""), combined_cycle_u64),
+        row!("combined_cycle_u64 groups", pending("g"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities", pending("p"), combined_cycle_u64),
+        row!("combined_cycle_u64 bound", pending("b"), combined_cycle_u64),
+        row!("combined_cycle_u64 respect", pending("r"), combined_cycle_u64),
+        row!("combined_cycle_u64 metrics", pending("m"), combined_cycle_u64),
+        row!("combined_cycle_u64 rate", pending("t"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities_max_wait", pending("pw"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_priorities", pending("gp"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_priorities_max_wait", pending("gpw"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_within", pending("gpi"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_within_max_wait", pending("gpiw"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_bound", pending("gb"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_respect", pending("gr"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_metrics", pending("gm"), combined_cycle_u64),
+        row!("combined_cycle_u64 groups_rate", pending("gt"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities_bound", pending("pb"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities_respect", pending("pr"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities_metrics", pending("pm"), combined_cycle_u64),
+        row!("combined_cycle_u64 priorities_rate", pending("pt"), combined_cycle_u64),
+        row!("combined_cycle_u64 bound_respect", pending("br"), combined_cycle_u64),
+        row!("combined_cycle_u64 bound_metrics", pending("bm"), combined_cycle_u64),
+        row!("combined_cycle_u64 bound_rate", pending("bt"), combined_cycle_u64),
+        row!("combined_cycle_u64 respect_metrics", pending("rm"), combined_cycle_u64),
+        row!("combined_cycle_u64 respect_rate", pending("rt"), combined_cycle_u64),
+        row!("combined_cycle_u64 metrics_rate", pending("mt"), combined_cycle_u64),
+        row!("combined_bulk_u64 plain", features(""), combined_bulk_u64),
+        row!("combined_bulk_u64 groups", features("g"), combined_bulk_u64),
+        row!("combined_bulk_u64 priorities", features("p"), combined_bulk_u64),
+        row!("combined_bulk_u64 priorities_max_wait", features("pw"), combined_bulk_u64),
+        row!("combined_bulk_u64 groups_priorities", features("gp"), combined_bulk_u64),
+        row!("combined_bulk_u64 groups_priorities_max_wait", features("gpw"), combined_bulk_u64),
+        row!("combined_bulk_u64 groups_within", features("gpi"), combined_bulk_u64),
+        row!("combined_bulk_u64 groups_within_max_wait", features("gpiw"), combined_bulk_u64),
+    ])
+}

@@ -1,14 +1,12 @@
 //! Instruction counts of queues with groups, in a file of their own: see `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::GroupRules;
+use requeue_guard::{count, row};
 use rig::{Queue, Rig, number, rig_of};
 use std::hint::black_box;
+use std::process::ExitCode;
 
 /// A hundred groups, in which the keys are in no order.
 fn group(key: &u64) -> u64 {
@@ -33,10 +31,6 @@ fn capped() -> Rig<u64> {
     rig_of(number, |builder| builder.group_by_with(group, GroupRules::new().cap(1)))
 }
 
-#[library_benchmark]
-#[bench::fresh(groups())]
-#[bench::pending(pending())]
-#[bench::capped(capped())]
 fn b3_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
@@ -47,9 +41,6 @@ fn b3_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     q
 }
 
-#[library_benchmark]
-#[bench::groups(groups())]
-#[bench::capped(capped())]
 fn b3_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
@@ -60,6 +51,12 @@ fn b3_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     q
 }
 
-library_benchmark_group!(name = groups; benchmarks = b3_cycle_u64, b3_bulk_u64);
-
-main!(library_benchmark_groups = groups);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("b3_cycle_u64 fresh", groups(), b3_cycle_u64),
+        row!("b3_cycle_u64 pending", pending(), b3_cycle_u64),
+        row!("b3_cycle_u64 capped", capped(), b3_cycle_u64),
+        row!("b3_bulk_u64 groups", groups(), b3_bulk_u64),
+        row!("b3_bulk_u64 capped", capped(), b3_bulk_u64),
+    ])
+}

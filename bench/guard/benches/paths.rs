@@ -5,16 +5,13 @@
 //! Paths in one program influence each other's inlining, so adding a path here moves the others: batches are
 //! a separate program.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
-use requeue_guard::OPERATIONS;
+use requeue_guard::{OPERATIONS, count, row};
 use rig::{Queue, Rig, cycle, number, rig, string};
 use std::hash::Hash;
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// A rig with ten thousand ready keys.
@@ -88,58 +85,38 @@ fn bulk<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     q
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
-#[bench::pending(pending(number))]
 fn cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
-#[bench::pending(pending(string))]
 fn cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
 fn next_u64(rig: Rig<u64>) -> Queue<u64> {
     next(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
 fn next_string(rig: Rig<String>) -> Queue<String> {
     next(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
 fn done_and_get_u64(rig: Rig<u64>) -> Queue<u64> {
     done_and_get(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
 fn done_and_get_string(rig: Rig<String>) -> Queue<String> {
     done_and_get(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
 fn bulk_u64(rig: Rig<u64>) -> Queue<u64> {
     bulk(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
 fn bulk_string(rig: Rig<String>) -> Queue<String> {
     bulk(rig)
 }
 
-#[library_benchmark]
-#[bench::value(redundant(number))]
 fn redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
     for &key in &keys {
         let _ = black_box(q.add(black_box(key)));
@@ -147,8 +124,6 @@ fn redundant_u64(Rig { q, keys }: Rig<u64>) -> (Queue<u64>, Vec<u64>) {
     (q, keys)
 }
 
-#[library_benchmark]
-#[bench::reference(redundant(string))]
 fn redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<String>) {
     for key in &keys {
         let _ = black_box(q.add_ref(black_box(key.as_str())));
@@ -156,8 +131,6 @@ fn redundant_string(Rig { q, keys }: Rig<String>) -> (Queue<String>, Vec<String>
     (q, keys)
 }
 
-#[library_benchmark]
-#[bench::waiting(waiting())]
 fn timer_set_u64((Rig { q, keys }, delays): (Rig<u64>, Vec<Duration>)) -> Queue<u64> {
     for (key, delay) in keys.into_iter().zip(delays) {
         let _ = black_box(q.add_after(black_box(key), delay));
@@ -172,24 +145,30 @@ fn limited<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     q
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(number))]
 fn backoff_u64(rig: Rig<u64>) -> Queue<u64> {
     limited(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(rig(string))]
 fn backoff_string(rig: Rig<String>) -> Queue<String> {
     limited(rig)
 }
 
-library_benchmark_group!(
-    name = paths;
-    benchmarks =
-        cycle_u64, cycle_string, next_u64, next_string, done_and_get_u64,
-        done_and_get_string, bulk_u64, bulk_string,
-        redundant_u64, redundant_string, timer_set_u64, backoff_u64, backoff_string
-);
-
-main!(library_benchmark_groups = paths);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("cycle_u64 fresh", rig(number), cycle_u64),
+        row!("cycle_u64 pending", pending(number), cycle_u64),
+        row!("cycle_string fresh", rig(string), cycle_string),
+        row!("cycle_string pending", pending(string), cycle_string),
+        row!("next_u64 fresh", rig(number), next_u64),
+        row!("next_string fresh", rig(string), next_string),
+        row!("done_and_get_u64 fresh", rig(number), done_and_get_u64),
+        row!("done_and_get_string fresh", rig(string), done_and_get_string),
+        row!("bulk_u64 fresh", rig(number), bulk_u64),
+        row!("bulk_string fresh", rig(string), bulk_string),
+        row!("redundant_u64 value", redundant(number), redundant_u64),
+        row!("redundant_string reference", redundant(string), redundant_string),
+        row!("timer_set_u64 waiting", waiting(), timer_set_u64),
+        row!("backoff_u64 fresh", rig(number), backoff_u64),
+        row!("backoff_string fresh", rig(string), backoff_string),
+    ])
+}

@@ -1,18 +1,16 @@
 //! Instruction counts of queues with a hundred priorities, in a file of their own: see `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::Add;
+use requeue_guard::{count, row};
 use rig::{Queue, Rig, number, rig_of};
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::Duration;
 
 fn levels() -> Rig<u64> {
-    rig_of(number, |builder| builder.priorities())
+    rig_of(number, requeue::Builder::priorities)
 }
 
 /// A hundred priorities, in no order.
@@ -33,10 +31,6 @@ fn aged() -> Rig<u64> {
     rig_of(number, |builder| builder.priorities().max_wait(Duration::from_secs(60)))
 }
 
-#[library_benchmark]
-#[bench::fresh(levels())]
-#[bench::pending(pending())]
-#[bench::aged(aged())]
 fn b2_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for (i, key) in keys.into_iter().enumerate() {
         let _ = black_box(q.add_with(black_box(key), Add::now().priority(level(i))));
@@ -47,8 +41,6 @@ fn b2_cycle_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     q
 }
 
-#[library_benchmark]
-#[bench::fresh(levels())]
 fn b2_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for (i, key) in keys.into_iter().enumerate() {
         let _ = black_box(q.add_with(black_box(key), Add::now().priority(level(i))));
@@ -59,8 +51,6 @@ fn b2_bulk_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     q
 }
 
-#[library_benchmark]
-#[bench::raised(levels())]
 fn b2_raise_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     for key in &keys {
         let _ = black_box(q.add_with(black_box(*key), Add::now().priority(-100)));
@@ -74,9 +64,12 @@ fn b2_raise_u64(Rig { q, keys }: Rig<u64>) -> Queue<u64> {
     q
 }
 
-library_benchmark_group!(
-    name = priorities;
-    benchmarks = b2_cycle_u64, b2_bulk_u64, b2_raise_u64
-);
-
-main!(library_benchmark_groups = priorities);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("b2_cycle_u64 fresh", levels(), b2_cycle_u64),
+        row!("b2_cycle_u64 pending", pending(), b2_cycle_u64),
+        row!("b2_cycle_u64 aged", aged(), b2_cycle_u64),
+        row!("b2_bulk_u64 fresh", levels(), b2_bulk_u64),
+        row!("b2_raise_u64 raised", levels(), b2_raise_u64),
+    ])
+}

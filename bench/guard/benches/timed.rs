@@ -1,15 +1,13 @@
 //! Instruction counts of queues that read the time, by the system's clock; in a file of their own: see
 //! `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::{Metrics, SystemClock};
+use requeue_guard::{count, row};
 use rig::{Queue, Rig, cycle, number, rig_of, string};
 use std::hash::Hash;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Hears everything and keeps nothing.
@@ -28,33 +26,27 @@ fn with_metrics<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> 
     rig_of(key, |builder| builder.clock(SystemClock).name("guard").metrics(Deaf))
 }
 
-#[library_benchmark]
-#[bench::fresh(with_metrics(number))]
 fn metrics_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
-#[library_benchmark]
-#[bench::fresh(with_metrics(string))]
 fn metrics_cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
-#[library_benchmark]
-#[bench::timer(beside_a_timer(number))]
 fn far_timer_cycle_u64(rig: Rig<u64>) -> Queue<u64> {
     cycle(rig)
 }
 
-#[library_benchmark]
-#[bench::timer(beside_a_timer(string))]
 fn far_timer_cycle_string(rig: Rig<String>) -> Queue<String> {
     cycle(rig)
 }
 
-library_benchmark_group!(
-    name = timed;
-    benchmarks = metrics_cycle_u64, metrics_cycle_string, far_timer_cycle_u64, far_timer_cycle_string
-);
-
-main!(library_benchmark_groups = timed);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("metrics_cycle_u64 fresh", with_metrics(number), metrics_cycle_u64),
+        row!("metrics_cycle_string fresh", with_metrics(string), metrics_cycle_string),
+        row!("far_timer_cycle_u64 timer", beside_a_timer(number), far_timer_cycle_u64),
+        row!("far_timer_cycle_string timer", beside_a_timer(string), far_timer_cycle_string),
+    ])
+}

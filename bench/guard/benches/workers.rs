@@ -1,16 +1,14 @@
 //! Workers whose handler does nothing. A program of its own: see `paths.rs`.
 
-// for the macros' output
-#![allow(missing_docs, unreachable_pub)]
-
 mod rig;
 
-use gungraun::prelude::*;
 use requeue::{Run, Worker};
+use requeue_guard::{count, row};
 use rig::{Queue, Rig, number, rig};
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::Pin;
+use std::process::ExitCode;
 use std::task::{Context, Waker};
 
 type Workers = Pin<Box<dyn Future<Output = requeue::StopReport>>>;
@@ -29,8 +27,6 @@ fn ready() -> (Queue<u64>, Workers) {
     (q, workers)
 }
 
-#[library_benchmark]
-#[bench::ready(ready())]
 fn worker_u64((q, mut workers): (Queue<u64>, Workers)) -> (Queue<u64>, Workers) {
     let mut context = Context::from_waker(Waker::noop());
     while workers.as_mut().poll(&mut context).is_pending() {}
@@ -48,8 +44,6 @@ fn by_hand() -> Queue<u64> {
 }
 
 // the loop by hand, for comparison
-#[library_benchmark]
-#[bench::ready(by_hand())]
 fn worker_by_hand_u64(q: Queue<u64>) -> Queue<u64> {
     while let Some(item) = q.get_blocking() {
         black_box(item).succeed();
@@ -57,6 +51,9 @@ fn worker_by_hand_u64(q: Queue<u64>) -> Queue<u64> {
     q
 }
 
-library_benchmark_group!(name = workers; benchmarks = worker_u64, worker_by_hand_u64);
-
-main!(library_benchmark_groups = workers);
+fn main() -> ExitCode {
+    count::main(&[
+        row!("worker_u64 ready", ready(), worker_u64),
+        row!("worker_by_hand_u64 ready", by_hand(), worker_by_hand_u64),
+    ])
+}

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::task::Waker;
 
-pub type Queue<K> = WorkQueue<K, (), FixedState>;
+pub(crate) type Queue<K> = WorkQueue<K, (), FixedState>;
 
 struct Still;
 
@@ -23,31 +23,31 @@ impl Clock for Still {
 }
 
 /// A queue, and keys that it does not know.
-pub struct Rig<K> {
-    pub q: Queue<K>,
-    pub keys: Vec<K>,
+pub(crate) struct Rig<K> {
+    pub(crate) q: Queue<K>,
+    pub(crate) keys: Vec<K>,
 }
 
-pub fn number(i: usize) -> u64 {
+pub(crate) fn number(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// A string of 31 bytes.
 #[allow(dead_code, reason = "not every program has such keys")]
-pub fn string(i: usize) -> String {
+pub(crate) fn string(i: usize) -> String {
     format!("namespace-0/deployment-{i:08}")
 }
 
-pub type Builder<K> = QueueBuilder<K, (), FixedState>;
+pub(crate) type Builder<K> = QueueBuilder<K, (), FixedState>;
 
 /// A queue that has worked already, so that all one-time growth is over; its clock stands still.
 #[allow(dead_code, reason = "not every program has such a queue")]
-pub fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
+pub(crate) fn rig<K: Hash + Eq + Clone + Send + Sync + 'static>(key: fn(usize) -> K) -> Rig<K> {
     rig_of(key, |builder| builder.clock(Still))
 }
 
 /// A rig of a queue with other settings.
-pub fn rig_of<K: Hash + Eq + Clone + Send + Sync + 'static>(
+pub(crate) fn rig_of<K: Hash + Eq + Clone + Send + Sync + 'static>(
     key: fn(usize) -> K,
     build: impl FnOnce(Builder<K>) -> Builder<K>,
 ) -> Rig<K> {
@@ -64,7 +64,7 @@ pub fn rig_of<K: Hash + Eq + Clone + Send + Sync + 'static>(
 
 /// Add, get and done of each key.
 #[allow(dead_code, reason = "not every program counts this")]
-pub fn cycle<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
+pub(crate) fn cycle<K: Hash + Eq>(Rig { q, keys }: Rig<K>) -> Queue<K> {
     for key in keys {
         let _ = black_box(q.add(black_box(key)));
         if let Some(item) = q.get_blocking() {
