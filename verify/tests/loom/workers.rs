@@ -109,7 +109,7 @@ fn loom_w_a_run_that_is_ended_while_its_task_is_polled_ends_once_and_the_task_le
 
 #[test]
 fn loom_w_a_run_that_is_ended_while_its_task_is_dropped_ends_once() {
-    every(|| {
+    bounded_by(6, || {
         let (q, _) = queue();
         q.add(1).expect("open");
         let (worker, mut task, spawned) = one_task(&q);
