@@ -29,12 +29,12 @@ use self::alarms::QueueAlarms;
 use self::far::{FarAlarm, FarState, Plan};
 pub(crate) use self::later::Later;
 use self::later::Laters;
-pub(crate) use self::telling::{Holders, InHold, OnGiveUp};
 pub(crate) use self::work_watcher::Seen;
 use crate::Instant;
 use crate::adders::{Adders, OnDropped};
 use crate::clock::Clock;
 use crate::engine_gauges::ReadEngine;
+use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::journal::Journal;
 use crate::limiter::{Keeps, RateLimiter, sealed::Token};
@@ -42,7 +42,7 @@ use crate::lock::{Caller, Held, Lock, Locked, Plain};
 use crate::metrics::Metrics;
 use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
-use crate::unfinished::Unfinished;
+use crate::unfinished::{CancelRun, Unfinished};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Got, Handout, Limit};
@@ -71,6 +71,28 @@ mod pending_work {
     pub(super) const WAITERS: u8 = 1;
     /// There are metrics to tell. Never cleared.
     pub(super) const METRICS: u8 = 1 << 1;
+}
+
+/// Callback for a key that is given up by hand, or that a drain leaves unfinished.
+pub(crate) type OnGiveUp<K> = dyn Fn(&K, &Failure) + Send + Sync;
+
+/// Takes the queue's lock and calls its argument with the slot of a key, if the key is held.
+pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
+
+/// A set of workers that can be asked which of them has a key.
+pub(crate) trait Holders: Send + Sync {
+    /// Numbers of workers that have not ended, and of those of them that have a key.
+    fn alive_and_busy(&self) -> (usize, usize);
+
+    /// The numbers of the workers that have the key of this slot. More than one only if the run of one was ended from
+    /// outside ([`WorkQueue::done`](crate::WorkQueue::done)), and its handler has not returned.
+    fn who_has(&self, slot: u32, who: &mut Vec<usize>);
+
+    /// Tells the current runs to end.
+    fn cancel_runs(&self);
+
+    /// Tells the run of a key to end, if one of the workers has it.
+    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool;
 }
 
 #[repr(C)] // what each call reads stands together, apart from the lock

@@ -1,7 +1,6 @@
 //! Calls from the queue to others: the metrics, the engine's journal, the hooks of workers, and the workers that have its keys.
 
-use super::Shared;
-use crate::failure::Failure;
+use super::{Holders, OnGiveUp, Shared};
 use crate::journal::{Fence, Journal, Known};
 use crate::metrics::Metrics;
 use crate::panics::quietly;
@@ -10,28 +9,6 @@ use requeue_core::{Core, Counts, Ended, KeyRef, RunEnd, RunRef};
 use std::borrow::Borrow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// Callback for a key that is given up by hand, or that a drain leaves unfinished.
-pub(crate) type OnGiveUp<K> = dyn Fn(&K, &Failure) + Send + Sync;
-
-/// Takes the queue's lock and calls its argument with the slot of a key, if the key is held.
-pub(crate) type InHold<'a> = dyn FnMut(&mut dyn FnMut(u32)) + 'a;
-
-/// A set of workers that can be asked which of them has a key.
-pub(crate) trait Holders: Send + Sync {
-    /// Numbers of workers that have not ended, and of those of them that have a key.
-    fn alive_and_busy(&self) -> (usize, usize);
-
-    /// The numbers of the workers that have the key of this slot. More than one only if the run of one was ended from
-    /// outside ([`WorkQueue::done`](crate::WorkQueue::done)), and its handler has not returned.
-    fn who_has(&self, slot: u32, who: &mut Vec<usize>);
-
-    /// Tells the current runs to end.
-    fn cancel_runs(&self);
-
-    /// Tells the run of a key to end, if one of the workers has it.
-    fn cancel_run(&self, in_hold: &mut InHold<'_>, how: CancelRun) -> bool;
-}
 
 impl<K, V> Shared<K, V> {
     pub(crate) fn tell_journal(&self, tell: impl FnOnce(&dyn Journal<K, V>)) {
