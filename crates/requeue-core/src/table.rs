@@ -103,7 +103,7 @@ impl Table {
     }
 
     /// The slot of a key with this hash, which is entered if it is missing. `None`, and nothing has changed,
-    /// if [`find_or_enter_further`](Self::find_or_enter_further) must be called.
+    /// if [`find_or_enter_slowly`](Self::find_or_enter_slowly) must be called.
     #[inline(always)]
     pub(crate) fn find_or_enter(&mut self, key: &mut impl Insert, hash: u32) -> Option<Found> {
         self.probed();
@@ -112,7 +112,7 @@ impl Table {
     }
 
     /// Slow path of [`find_or_enter`](Self::find_or_enter): the home bucket cannot decide, or has no room.
-    pub(crate) fn find_or_enter_further(&mut self, key: &mut impl Insert, hash: u32) -> Found {
+    pub(crate) fn find_or_enter_slowly(&mut self, key: &mut impl Insert, hash: u32) -> Found {
         if let Some(slot) = self.segment(hash).find(HashPos::of(hash), |slot| key.is_in(slot)) {
             return Found::Known(slot);
         }
@@ -289,7 +289,7 @@ mod tests {
     fn put(t: &mut Table, hash: u32, slot: u32, hash_of: impl Fn(u32) -> u32) {
         let mut new = New(slot, hash_of);
         if t.find_or_enter(&mut new, hash).is_none() {
-            t.find_or_enter_further(&mut new, hash);
+            t.find_or_enter_slowly(&mut new, hash);
         }
     }
 

@@ -41,7 +41,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         Q: Hash + Eq + ?Sized,
     {
         let hash = self.hash(key);
-        let mut hold = self.shared.enter(&mut None);
+        let mut hold = self.shared.hold_to_look(&mut None);
         let (cancelled, gone) = hold.cancel(key, hash);
         self.shared.tell_known(&hold.core, gone.as_ref(), |core| core.slot_of(key, hash));
         hold.unlock();

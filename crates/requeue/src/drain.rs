@@ -176,7 +176,7 @@ impl<K, V> Shared<K, V> {
             // there is room before the lock is taken
             all.reserve(LENT_AT_ONCE);
             from = self
-                .enter(&mut None)
+                .hold_to_look(&mut None)
                 .with(|hold| hold.core.take_unfinished(at, LENT_AT_ONCE, |key| all.push(key)));
         }
         all

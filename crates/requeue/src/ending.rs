@@ -84,24 +84,24 @@ impl<K> Ending<'_, K> {
                 }
                 Ok(ended)
             })?,
-            Self::Taking(slot) => {
+            Self::Taking(place) => {
                 let mut hold = shared.hold(reading);
                 // only now: what runs before may panic, and the guard must still have it
-                let Some(run) = slot.take() else { return Ok(Duration::ZERO) };
-                let at = run.slot();
+                let Some(run) = place.take() else { return Ok(Duration::ZERO) };
+                let slot = run.slot();
                 // of a run that has ended under its guard it has heard
                 if !told && !hold.core.is_inert(&run) {
                     shared.tell_journal(|journal| journal.refused(run.key()));
                 }
                 let mut ended = hold.core.end(run, how, value);
                 if let (true, Ok(ended)) = (told, &mut ended) {
-                    shared.tell_end(&mut hold.core, ended, |_| Some(at));
+                    shared.tell_end(&mut hold.core, ended, |_| Some(slot));
                 }
                 hold.unlock();
                 match ended {
                     Ok(ended) => ended,
                     Err((run, refused)) => {
-                        **slot = Some(run);
+                        **place = Some(run);
                         return Err(refused);
                     }
                 }
@@ -235,7 +235,7 @@ impl<K> Ending<'_, K> {
 #[inline(always)]
 pub(crate) fn finish<K, V>(
     shared: &Shared<K, V>,
-    slot: &mut Option<RunRef<K>>,
+    run: &mut Option<RunRef<K>>,
     succeeded: bool,
     reading: Option<Instant>,
     value: &mut Option<V>,
@@ -243,14 +243,14 @@ pub(crate) fn finish<K, V>(
     // the run is taken only in the hold: what runs before may panic, and the guard must still have it
     let mut hold = shared.hold(reading);
     if shared.journal.is_none() {
-        if let Some((key, worked)) = hold.core.try_fast_end(slot) {
+        if let Some((key, worked)) = hold.core.try_fast_end(run) {
             hold.unlock_telling(|shared| shared.tell_worked(worked, RunEnd::Done));
             // it is already inert: marked where the guard's drop sees it without a look
-            *slot = None;
+            *run = None;
             return drop(key);
         }
     }
-    slow_finish(shared, hold, slot, succeeded, value);
+    slow_finish(shared, hold, run, succeeded, value);
 }
 
 /// Slow path of [`finish`]: the queue knows more of the key than this run, or will. Separate function, because its large
@@ -259,11 +259,11 @@ pub(crate) fn finish<K, V>(
 fn slow_finish<K, V>(
     shared: &Shared<K, V>,
     mut hold: Hold<'_, K, V>,
-    slot: &mut Option<RunRef<K>>,
+    run: &mut Option<RunRef<K>>,
     succeeded: bool,
     value: &mut Option<V>,
 ) {
-    let ended = end_in_hold(shared, &mut hold, slot, succeeded, value);
+    let ended = end_in_hold(shared, &mut hold, run, succeeded, value);
     hold.unlock();
     if let Some(ended) = ended {
         after_end(shared, ended);
@@ -380,18 +380,18 @@ fn abandon<K, V>(
 /// Puts the key of a run back into line, with its value. The run counts as an attempt if `counted`.
 pub(crate) fn put_back<K, V>(
     shared: &Shared<K, V>,
-    slot: &mut Option<RunRef<K>>,
+    run: &mut Option<RunRef<K>>,
     value: &mut Option<V>,
     counted: bool,
 ) {
     let mut hold = shared.hold(None);
     // only now: what runs before may panic, and the guard must still have it
-    let Some(run) = slot.take() else { return };
-    let at = run.slot();
+    let Some(run) = run.take() else { return };
+    let slot = run.slot();
     let is_inert = hold.core.is_inert(&run);
     let mut ended = hold.core.put_back(run, value.take(), counted);
     if !is_inert {
-        shared.tell_end(&mut hold.core, &mut ended, |_| Some(at));
+        shared.tell_end(&mut hold.core, &mut ended, |_| Some(slot));
     }
     hold.unlock();
     after_end(shared, ended);

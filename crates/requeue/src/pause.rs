@@ -72,13 +72,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// If the user's `Hash`, `Eq`, group function or order panics. Then nothing has changed.
     pub fn pause(&self, scope: Scope<K>) -> bool {
         match scope {
-            Scope::Queue => self.shared.enter(&mut None).with(|hold| hold.core.pause()),
-            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.pause_group(&key)),
+            Scope::Queue => self.shared.hold_to_look(&mut None).with(|hold| hold.core.pause()),
+            Scope::GroupOf(key) => {
+                self.shared.hold_to_look(&mut None).with(|hold| hold.core.pause_group(&key))
+            }
             Scope::Key(key) => {
                 let hash = self.hash(&key);
                 // dropped without the lock, if it was known
                 let mut key = Some(key);
-                self.shared.enter(&mut None).with(|hold| hold.core.pause_key(&mut key, hash))
+                self.shared.hold_to_look(&mut None).with(|hold| hold.core.pause_key(&mut key, hash))
             }
         }
     }
@@ -105,11 +107,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// Like [`pause`](Self::pause).
     pub fn resume(&self, scope: Scope<&K>) -> bool {
         match scope {
-            Scope::Queue => self.shared.enter(&mut None).with(|hold| hold.core.resume()),
-            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.resume_group(key)),
+            Scope::Queue => self.shared.hold_to_look(&mut None).with(|hold| hold.core.resume()),
+            Scope::GroupOf(key) => {
+                self.shared.hold_to_look(&mut None).with(|hold| hold.core.resume_group(key))
+            }
             Scope::Key(key) => {
                 let hash = self.hash(key);
-                let (was, gone) = self.shared.enter(&mut None).with(|hold| hold.core.resume_key(key, hash));
+                let (was, gone) =
+                    self.shared.hold_to_look(&mut None).with(|hold| hold.core.resume_key(key, hash));
                 drop(gone);
                 was
             }
@@ -136,7 +141,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     pub fn paused(&self, scope: Scope<&K>) -> bool {
         match scope {
             Scope::Queue => self.shared.hold(None).with(|hold| hold.core.is_paused()),
-            Scope::GroupOf(key) => self.shared.enter(&mut None).with(|hold| hold.core.is_group_paused(key)),
+            Scope::GroupOf(key) => {
+                self.shared.hold_to_look(&mut None).with(|hold| hold.core.is_group_paused(key))
+            }
             Scope::Key(key) => self.state(key).is_some_and(|state| state.paused == Some(Paused::Key)),
         }
     }
@@ -157,10 +164,10 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lift_rate(&self) -> bool {
-        let lifted = self.shared.enter(&mut None).with(|hold| hold.core.lift_rate());
+        let lifted = self.shared.hold_to_look(&mut None).with(|hold| hold.core.lift_rate());
         if lifted {
             // groups that have waited for their tokens, a batch a lock hold
-            self.shared.enter(&mut None).unlock();
+            self.shared.hold_to_look(&mut None).unlock();
         }
         lifted
     }

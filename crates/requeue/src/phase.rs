@@ -44,7 +44,7 @@ pub enum Phase {
 impl<K, V> Shared<K, V> {
     pub(crate) fn phase(&self) -> Phase {
         let ends = self
-            .enter(&mut None)
+            .hold_to_look(&mut None)
             .with(|hold| (hold.core.shutting_down(), hold.core.is_shut_down(), hold.core.is_drained()));
         match ends {
             (false, ..) => Phase::Open,

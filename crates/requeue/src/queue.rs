@@ -606,7 +606,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shared.enter(&mut None).with(|hold| hold.core.len())
+        self.shared.hold_to_look(&mut None).with(|hold| hold.core.len())
     }
 
     /// Whether no key is ready.
@@ -632,7 +632,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.enter(&mut None).with(|hold| hold.core.stats())
+        self.shared.hold_to_look(&mut None).with(|hold| hold.core.stats())
     }
 
     /// Number of callers that wait for a key and have not been woken. For tests: a caller that is counted

@@ -277,7 +277,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn room(&self) -> Option<usize> {
-        self.shared.enter(&mut None).with(|hold| hold.core.room())
+        self.shared.hold_to_look(&mut None).with(|hold| hold.core.room())
     }
 
     /// Number of callers that wait for room. For tests: a caller that is counted here sleeps, or has been

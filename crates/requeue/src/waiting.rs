@@ -201,7 +201,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                 PollResult::NoRoom(keys) => {
                     hold.unlock();
                     ask.make_room(keys, owner.shared(), &mut look.remains.0);
-                    hold = owner.shared().enter(&mut look.reading);
+                    hold = owner.shared().hold_to_look(&mut look.reading);
                 }
             }
         }
@@ -249,7 +249,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
                     Err(NeedsClone) => clone = Some(waker().clone()),
                 }
             }
-            let again = owner.shared().enter(&mut look.reading);
+            let again = owner.shared().hold_to_look(&mut look.reading);
             hold = match Self::take(owner, waiter, ask, again, look) {
                 Ok(got) => return Step::Ready(Ok(Some(got))),
                 Err(hold) => hold,

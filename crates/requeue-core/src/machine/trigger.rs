@@ -5,6 +5,14 @@
 //!      ├─────► ready_or_find   immediate, any line but a user's order: a new key is ready as it is entered
 //!      └─────► take_in         admitted? ─► room? ─► the key's slot, entered if it is new ─► apply, by debounce or by delay
 //! ```
+//!
+//! The key is looked up once, and entered where it was looked for: the table calls back.
+//!
+//! ```text
+//!   find_or_enter ─► Table::find_or_enter ─► Insertion::is_in    is it this slot's key?
+//!                                       └──► Insertion::enter    no slot has it: takes a slot of the arena, and
+//!                                                                puts that in line, as `InsertAs` says
+//! ```
 
 use super::answers::{Accepted, Added, Refused};
 use super::backoff::BackoffChange;
@@ -336,15 +344,15 @@ impl<K: Eq, V> Core<K, V> {
         let mut insertion = Insertion { arena, line, key, hash, how, group: 0 };
         match table.find_or_enter(&mut insertion, hash) {
             Some(found) => (found, insertion.group),
-            None => self.find_or_enter_further(key, hash, how),
+            None => self.find_or_enter_slowly(key, hash, how),
         }
     }
 
     /// Slow path of [`find_or_enter`](Self::find_or_enter), whose insertion stays in registers that way.
-    fn find_or_enter_further(&mut self, key: &mut Option<K>, hash: u32, how: InsertAs) -> (Found, u32) {
+    fn find_or_enter_slowly(&mut self, key: &mut Option<K>, hash: u32, how: InsertAs) -> (Found, u32) {
         let Self { table, arena, line, .. } = self;
         let mut insertion = Insertion { arena, line, key, hash, how, group: 0 };
-        let found = table.find_or_enter_further(&mut insertion, hash);
+        let found = table.find_or_enter_slowly(&mut insertion, hash);
         (found, insertion.group)
     }
 

@@ -10,7 +10,7 @@
 //!
 //! | | for | reads the clock | fires timers |
 //! |---|---|---|---|
-//! | [`enter`](Shared::enter) | a look | if the time matters | those that are due |
+//! | [`hold_to_look`](Shared::hold_to_look) | a look | if the time matters | those that are due |
 //! | [`look_for_key`](Shared::look_for_key) | a look for a key | if the time matters, and no key is in line or a timer can be due | as above |
 //! | [`look_at`](Shared::look_at) | a look at an instant that was read | no | as above |
 //! | [`hold`](Shared::hold) | any other call, such as the end of a run | if every call needs the time | no |
@@ -193,7 +193,7 @@ impl<K, V> Shared<K, V> {
     /// Takes the lock for a look, and does what is due at `reading`. Reads the clock if the caller has not
     /// and the time matters.
     #[inline(always)]
-    pub(crate) fn enter(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
+    pub(crate) fn hold_to_look(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if reading.is_some() || self.time_matters.load(Relaxed) {
             let now = *reading.get_or_insert_with(|| self.clock.now());
             let mut hold = self.lock();
@@ -204,14 +204,14 @@ impl<K, V> Shared<K, V> {
         if hold.core.is_up_to_date() { hold } else { self.advance_more(hold, reading) }
     }
 
-    /// Like [`enter`](Self::enter), for a look for a key: it reads no clock if keys are in line and no timer can be due
+    /// Like [`hold_to_look`](Self::hold_to_look), for a look for a key: it reads no clock if keys are in line and no timer can be due
     /// (`far.rs`).
     #[inline(always)]
     pub(crate) fn look_for_key(&self, reading: &mut Option<Instant>) -> Hold<'_, K, V> {
         if reading.is_none() && self.time_matters.load(Relaxed) && self.far.may_spare {
             return self.look_beside_timers(reading);
         }
-        self.enter(reading)
+        self.hold_to_look(reading)
     }
 
     #[inline(never)]
@@ -226,7 +226,7 @@ impl<K, V> Shared<K, V> {
             hold.unlock();
         }
         let now = *reading.get_or_insert_with(|| self.clock.now());
-        let mut hold = self.enter(reading);
+        let mut hold = self.hold_to_look(reading);
         let State { core, far, .. } = &mut *hold;
         match far.looked(now, core) {
             Some(plan) if self.far.begins_to_set() => self.set_far_alarm(hold, &plan, reading),
@@ -245,13 +245,13 @@ impl<K, V> Shared<K, V> {
     ) -> Hold<'a, K, V> {
         hold.unlock();
         let is_set = quietly(|| self.far.set(&*self.clock, plan.at)).is_some();
-        let mut hold = self.enter(reading);
+        let mut hold = self.hold_to_look(reading);
         if hold.far.note_set(&self.far, plan, is_set) {
             return hold;
         }
         hold.unlock();
         self.far.end();
-        self.enter(reading)
+        self.hold_to_look(reading)
     }
 
     /// Takes the lock for a call that is not a look, such as the end of a run. It fires nothing, and reads
@@ -284,7 +284,7 @@ impl<K, V> Shared<K, V> {
         if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
-    /// Slow path of [`enter`](Self::enter), with the lock held: the time was not read, or more is due than
+    /// Slow path of [`hold_to_look`](Self::hold_to_look), with the lock held: the time was not read, or more is due than
     /// one hold handles.
     #[cold]
     fn advance_more<'a>(&'a self, mut hold: Hold<'a, K, V>, reading: &mut Option<Instant>) -> Hold<'a, K, V> {
@@ -304,9 +304,9 @@ impl<K, V> Shared<K, V> {
         }
     }
 
-    /// Like [`enter`](Self::enter), at an instant that was already read.
+    /// Like [`hold_to_look`](Self::hold_to_look), at an instant that was already read.
     pub(crate) fn look_at(&self, now: Instant) -> Hold<'_, K, V> {
-        self.enter(&mut Some(now))
+        self.hold_to_look(&mut Some(now))
     }
 
     /// Takes the lock without letting time pass: for steps that user code must not be able to prevent.

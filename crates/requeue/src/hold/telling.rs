@@ -156,7 +156,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Registers workers that may have keys from now on.
-    pub(crate) fn tell_who_holds<W: Holders + 'static>(&self, workers: &Arc<W>) {
+    pub(crate) fn register_holders<W: Holders + 'static>(&self, workers: &Arc<W>) {
         let workers: Weak<W> = Arc::downgrade(workers);
         let mut holders = self.holders.lock();
         holders.retain(|others| others.strong_count() > 0);

@@ -407,7 +407,7 @@ impl<K: Send + Sync + 'static, V: Send + 'static> WorkerBuilder<K, V> {
         self.queue.lock().with(|hold| hold.core.expire_failures_after(self.expire_failures_after));
         let supply = WorkerSupply::new(self.queue.clone(), self.idle_timeout);
         let set = supply.set.clone();
-        self.queue.tell_who_holds(&set);
+        self.queue.register_holders(&set);
         if !self.rules.on_give_up.is_empty() {
             let hooks = self.rules.on_give_up.clone();
             let hears: Arc<OnGiveUp<K>> = Arc::new(move |key, failure| report(&hooks, key, failure));
