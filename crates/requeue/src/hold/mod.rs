@@ -383,7 +383,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls `f` with the limiter as a function of the key's count, for a limiter
-    /// that does not keep its own. The default queue has `(Counted, Bucket)`: see `limiter/defaults.rs`.
+    /// that does not keep its own. The default queue has `(DefaultBackoff, Bucket)`: see `limiter/defaults.rs`.
     pub(crate) fn with_limit<R>(&self, f: impl FnOnce(Limit<'_>) -> R) -> R {
         let delay = |failures, now| self.limiter.when_counted(failures, now, Token(()));
         let (counts, expire_after) = match self.keeps {

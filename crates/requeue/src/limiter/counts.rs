@@ -18,9 +18,9 @@ pub(super) trait Curve: Send + Sync {
 ///
 /// The counts are used only if the limiter is shared or asked directly; a queue that owns its limiter keeps
 /// the counts in its own entries ([`Keeps::Count`]).
-pub(super) struct Counts<K, C, S> {
+pub(super) struct CountingLimiter<K, C, S> {
     pub(super) curve: C,
-    records: Records<K, Count, S>,
+    records: Records<K, FailureCount, S>,
     pub(super) expire_after: Option<Duration>,
     /// The latest instant passed to a call, in nanoseconds. `num_requeues` gets no instant, and an expired
     /// count must read 0.
@@ -28,28 +28,28 @@ pub(super) struct Counts<K, C, S> {
 }
 
 #[derive(Clone, Copy)]
-struct Count {
+struct FailureCount {
     failures: u32,
     expires: Instant,
 }
 
-impl Count {
+impl FailureCount {
     fn expired(&self, now: Instant) -> bool {
         self.expires <= now && !self.expires.is_never()
     }
 }
 
-impl<K, C> Counts<K, C, RandomState> {
+impl<K, C> CountingLimiter<K, C, RandomState> {
     pub(super) fn new(curve: C) -> Self {
         let records = Records::new(RandomState::new());
         Self { curve, records, expire_after: None, seen: AtomicU64::new(0) }
     }
 }
 
-impl<K, C, S> Counts<K, C, S> {
-    pub(super) fn hasher<S2>(self, hasher: S2) -> Counts<K, C, S2> {
+impl<K, C, S> CountingLimiter<K, C, S> {
+    pub(super) fn hasher<S2>(self, hasher: S2) -> CountingLimiter<K, C, S2> {
         let Self { curve, expire_after, .. } = self;
-        Counts { curve, records: Records::new(hasher), expire_after, seen: AtomicU64::new(0) }
+        CountingLimiter { curve, records: Records::new(hasher), expire_after, seen: AtomicU64::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,7 +57,7 @@ impl<K, C, S> Counts<K, C, S> {
     }
 }
 
-impl<K, C, S> RateLimiter<K> for Counts<K, C, S>
+impl<K, C, S> RateLimiter<K> for CountingLimiter<K, C, S>
 where
     K: Hash + Eq + Clone + Send,
     C: Curve,
@@ -67,8 +67,8 @@ where
         self.seen.fetch_max(now.as_nanos(), Ordering::Relaxed);
         self.records.update(
             key,
-            || Count { failures: 0, expires: Instant::NEVER },
-            self.expire_after.map(|_| |count: &Count| count.expired(now)),
+            || FailureCount { failures: 0, expires: Instant::NEVER },
+            self.expire_after.map(|_| |count: &FailureCount| count.expired(now)),
             |count| {
                 let delay = self.curve.delay(count.failures);
                 count.failures = count.failures.saturating_add(1);

@@ -89,15 +89,15 @@ fn bucket() -> Bucket {
 
 /// [`default_controller`] for a queue, which keeps the counts itself. It works for keys of any type, even
 /// those that cannot be cloned into a map.
-pub(crate) fn counted_controller() -> (Counted, Bucket) {
+pub(crate) fn counted_controller() -> (DefaultBackoff, Bucket) {
     let curve = Doubling::new(CONTROLLER_BASE, MAX).expect("the default maximum is above the base");
-    (Counted(curve), bucket())
+    (DefaultBackoff(curve), bucket())
 }
 
-/// [`Exponential`] without a map of counts.
+/// The back-off of the default queue: [`Exponential`] without a map of counts, which the queue keeps.
 #[derive(Debug)]
-pub(crate) struct Counted(Doubling);
+pub(crate) struct DefaultBackoff(Doubling);
 
-impl<K: ?Sized> RateLimiter<K> for Counted {
+impl<K: ?Sized> RateLimiter<K> for DefaultBackoff {
     keeps_no_records!(self: Keeps::Count { expire_after: None }, |failures, _| self.0.delay(failures));
 }

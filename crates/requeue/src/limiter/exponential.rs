@@ -1,6 +1,6 @@
 //! Doubling delays, key by key.
 
-use super::counts::{Counts, Curve};
+use super::counts::{CountingLimiter, Curve};
 use super::error::LimiterError;
 use super::nanos::duration;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
@@ -30,7 +30,7 @@ use std::time::Duration;
 /// ```
 #[doc(alias("ItemExponentialFailureRateLimiter", "TypedItemExponentialFailureRateLimiter"))]
 #[doc(alias("NewItemExponentialFailureRateLimiter", "NewTypedItemExponentialFailureRateLimiter"))]
-pub struct Exponential<K, S = RandomState>(Counts<K, Doubling, S>);
+pub struct Exponential<K, S = RandomState>(CountingLimiter<K, Doubling, S>);
 
 /// `base * 2^failures`, at most `max`: in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ impl<K> Exponential<K> {
     /// );
     /// ```
     pub fn new(base: Duration, max: Duration) -> Result<Self, LimiterError> {
-        Doubling::new(base, max).map(Counts::new).map(Self)
+        Doubling::new(base, max).map(CountingLimiter::new).map(Self)
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`FastSlow`]: a few quick tries, then slow ones.
 
-use super::counts::{Counts, Curve};
+use super::counts::{CountingLimiter, Curve};
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::{Instant, RandomState};
 use std::hash::{BuildHasher, Hash};
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// ```
 #[doc(alias("ItemFastSlowRateLimiter", "TypedItemFastSlowRateLimiter"))]
 #[doc(alias("NewItemFastSlowRateLimiter", "NewTypedItemFastSlowRateLimiter"))]
-pub struct FastSlow<K, S = RandomState>(Counts<K, Step, S>);
+pub struct FastSlow<K, S = RandomState>(CountingLimiter<K, Step, S>);
 
 /// `fast` for the first `n` failures, then `slow`.
 struct Step {
@@ -52,7 +52,7 @@ impl<K> FastSlow<K> {
     /// ```
     #[must_use]
     pub fn new(fast: Duration, slow: Duration, n: u32) -> Self {
-        Self(Counts::new(Step { fast, slow, n }))
+        Self(CountingLimiter::new(Step { fast, slow, n }))
     }
 }
 
