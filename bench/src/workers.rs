@@ -4,7 +4,7 @@ use crate::crew::{Crew, Form};
 use crate::keys::keys;
 use crate::measure::{Spent, Stopwatch};
 use crate::{Args, Line, Usage};
-use requeue::{Run, WorkQueue, Worker, WorkerTask};
+use requeue::{Run, WorkQueue, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn started(q: &WorkQueue<u64>, crew: &Crew, workers: usize) -> Worker {
         None => builder.start_threads(|_| ()),
         Some(runtime) => {
             let handle = runtime.handle().clone();
-            let executor = move |task: WorkerTask| drop(handle.spawn(task));
+            let executor = move |task| drop(handle.spawn(task));
             builder.start_on(executor, |run: Run<u64>| async move { drop(run) })
         }
     };

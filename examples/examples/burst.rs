@@ -36,7 +36,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         thread::spawn(move || {
             for _ in u64::from(BURST)..TASKS {
                 fake.wait_for_alarms(1);
-                fake.advance_to_next_alarm();
+                if let Some(next) = fake.next_alarm() {
+                    fake.set(next);
+                }
             }
         });
     }

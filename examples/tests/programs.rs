@@ -88,10 +88,10 @@ fn p03_layers() -> Res {
     let q = WorkQueue::<String>::new();
     feed(&q);
     feed_generic(&q);
-    let any: Arc<dyn RateLimitingQueue<String>> = Arc::new(q);
+    let any: Arc<dyn RateLimitingQueue<String>> = Arc::new(q.clone());
     feed(&*any); // trait upcasting: Rust 1.86
     feed_generic(&*any);
-    assert_eq!((any.len(), any.stats().waiting), (1, 1));
+    assert_eq!((any.len(), q.stats().waiting), (1, 1));
     Ok(())
 }
 

@@ -10,9 +10,9 @@ use crate::adapter::{
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, AddError, AddResult, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get,
-    GetError, GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Scope, Ticket,
-    Timeout, TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    Add, AddError, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get, GetError,
+    GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Scope, Ticket, Timeout,
+    TryGetError, Unfinished, WaitingKeys, WorkQueue,
 };
 use requeue_engine::Op;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub trait Manner: Clone + Send + Sync + 'static {
     fn get_many_timeout<'q>(get: Timeout<GetMany<'q, Key, Value>>)
     -> Result<Items<'q, Key, Value>, GetError>;
     /// Waits for room.
-    fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value>;
+    fn add(add: AddWhenRoom<'_, Key, Value>) -> Result<Added, AddError<Key, Value>>;
     /// Waits for a call of an engine.
     fn op<T, E>(op: Op<T, E>) -> Result<T, E>;
     /// Waits for a drain.
@@ -67,7 +67,7 @@ impl Manner for Threads {
     ) -> Result<Items<'q, Key, Value>, GetError> {
         get.wait()
     }
-    fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
+    fn add(add: AddWhenRoom<'_, Key, Value>) -> Result<Added, AddError<Key, Value>> {
         add.wait()
     }
     fn op<T, E>(op: Op<T, E>) -> Result<T, E> {
@@ -100,7 +100,7 @@ macro_rules! awaits {
             ) -> Result<Items<'q, Key, Value>, GetError> {
                 $block_on(get)
             }
-            fn add(add: AddWhenRoom<'_, Key, Value>) -> AddResult<Key, Value> {
+            fn add(add: AddWhenRoom<'_, Key, Value>) -> Result<Added, AddError<Key, Value>> {
                 $block_on(add)
             }
             fn op<T, E>(op: Op<T, E>) -> Result<T, E> {
@@ -242,7 +242,7 @@ fn rejected(refused: AddError<Key, Value>) -> Rejected {
     Rejected { key: refused.key, value: refused.value, full: refused.reason == Refused::Full }
 }
 
-fn answer(answer: AddResult<Key, Value>) -> Fallible<Result<Accepted, Rejected>> {
+fn answer(answer: Result<Added, AddError<Key, Value>>) -> Fallible<Result<Accepted, Rejected>> {
     match answer {
         Ok(added) => Ok(Ok(accepted(added)?)),
         Err(refused) => Ok(Err(rejected(refused))),
@@ -654,7 +654,7 @@ impl<M: Manner> Adapter for Front<M> {
     }
 
     fn room(&self) -> Fallible<Option<usize>> {
-        Ok(self.0.room())
+        Ok(self.0.stats().room)
     }
 
     fn pause(&self, pause: bool) -> Fallible<bool> {

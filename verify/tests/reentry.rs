@@ -313,7 +313,7 @@ fn users_code_under_the_lock_that_drops_a_guard_or_a_waiting_get_is_told() {
             assert!(get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             q.add_value(Key(1), Load).expect("open");
             is_told("a get", code, move || drop(get), || outer(code, &q));
-            assert_eq!(q.waiters(), 0, "its place is nobody's");
+            assert_eq!(q.stats().waiters, 0, "its place is nobody's");
             goes_on(&q);
         }
     });
@@ -382,7 +382,7 @@ fn users_code_under_the_lock_that_drops_a_wait_for_room_or_for_a_drain_lets_othe
         let mut second = Box::pin(q.add_when_room(Key(3), Add::now()).into_owned());
         assert!(first.as_mut().poll(&mut cx).is_pending() && second.as_mut().poll(&mut cx).is_pending());
         is_told("a wait for room", Code::Merge, move || drop(first), || outer(Code::Merge, &q));
-        assert_eq!(q.adders(), 1);
+        assert_eq!(q.stats().adders, 1);
         q.try_get().expect("1 is ready").done();
         assert!(matches!(second.as_mut().poll(&mut cx), Poll::Ready(Ok(_))), "nobody is before it");
 

@@ -43,14 +43,14 @@ struct Idle {
 
 impl Idle {
     fn new(q: &WorkQueue<u32>, n: usize, work: fn(&WorkQueue<u32>, &Sender<u32>)) -> Self {
-        let before = q.waiters();
+        let before = q.stats().waiters;
         let (tell, ran) = channel();
         let start = |_| {
             let (q, tell) = (q.clone(), tell.clone());
             thread::spawn(move || work(&q, &tell))
         };
         let threads = (0..n).map(start).collect();
-        while q.waiters() < before + n {
+        while q.stats().waiters < before + n {
             thread::yield_now();
         }
         Self { q: q.clone(), ran, threads }
@@ -152,7 +152,7 @@ fn d4_of_two_runtimes_of_which_one_is_busy_the_idle_one_gets_the_key() {
                 let q = q.clone();
                 tokio::spawn(async move { drop(q.get().await) });
             }
-            while q.waiters() < 11 {
+            while q.stats().waiters < 11 {
                 tokio::task::yield_now().await;
             }
             // from here on this runtime polls nobody
@@ -226,7 +226,7 @@ fn q6_of_as_many_threads_as_tasks_neither_get_less_than_a_quarter_of_the_keys() 
         let threads = Idle::threads(&q, 4);
         let tasks: Vec<_> = (0..4).map(|_| Idle::task(&q)).collect();
         for key in 0..KEYS {
-            while q.waiters() < 8 {
+            while q.stats().waiters < 8 {
                 thread::yield_now();
             }
             q.add(key).expect("open");

@@ -476,7 +476,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             // one of them, as there may be very many: another one at another instant
             let place = (mix(&[self.seed, self.world.now.as_nanos()]) % number) as usize;
             let key = Quoted(&self.adders[place].trigger.key).to_string();
-            if self.sim.queue.room() != Some(0) || self.poll_adder(place)? {
+            if self.sim.queue.stats().room != Some(0) || self.poll_adder(place)? {
                 let why = format!("the callers that wait for room were not woken, one of them with {key}");
                 return Err(("a caller that waits for room is woken".into(), why));
             }
@@ -501,7 +501,7 @@ impl<K: Key, V: Value> Engine<'_, K, V> {
             let state = self.world.look(&key);
             let pending = state.ready || state.dirty || state.waiting_until.is_some();
             // a shutdown drops timers, and a queue with a bound may drop its oldest key for another
-            let keeps_all = !self.sim.queue.shutting_down() && self.sim.queue.room().is_none();
+            let keeps_all = !self.sim.queue.shutting_down() && self.sim.queue.stats().room.is_none();
             if self.world.log(&key).owed && !pending && keeps_all {
                 let why = format!("{} was triggered, and has no further run", Quoted(&key));
                 return Err(("no trigger is lost".into(), why));

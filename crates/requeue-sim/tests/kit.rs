@@ -669,7 +669,7 @@ fn a_worker_that_nobody_wakes_is_found_without_an_invariant_of_ones_own() {
     let asleep = plain::<u64>()
         .producer(ms(10), |rng| if rng.one_in(2) { Call::Cancel(1) } else { Trigger::now(2).into() })
         .invariant("none", move |world| {
-            let idle = world.runs() > 0 && world.queue().waiters() == 1;
+            let idle = world.runs() > 0 && world.queue().stats().waiters == 1;
             if idle && other.is_none() && matches!(world.event(), Event::Called { call: Call::Cancel(_), .. })
             {
                 let mut get = Box::pin(world.queue().get().into_owned());

@@ -8,7 +8,7 @@
 use crate::add::Add;
 use crate::adding::refused;
 use crate::asking::Unask;
-use crate::error::{AddResult, Added, Refused};
+use crate::error::{AddError, Added, Refused};
 use crate::hold::Shared;
 use crate::panics::{FirstPanic, quietly};
 use crate::{Instant, Metrics};
@@ -27,7 +27,7 @@ struct Entry<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    fn into_result(mut self) -> AddResult<K, V> {
+    fn into_result(mut self) -> Result<Added, AddError<K, V>> {
         self.result.map_err(|reason| refused(&mut self.trigger, reason))
     }
 }
@@ -36,7 +36,7 @@ impl<K, V> Entry<K, V> {
 /// [`WorkQueue::add_many`](crate::WorkQueue::add_many).
 ///
 /// Read the results in place with [`iter`](Self::iter), or all at once with [`all`](Self::all). As an
-/// [`IntoIterator`] of [`AddResult`]s it gives refused keys and values back.
+/// [`IntoIterator`] it gives the result of each trigger, with refused keys and values.
 ///
 /// ```
 /// use requeue::{Added, WorkQueue};
@@ -251,7 +251,7 @@ impl<K, V> fmt::Debug for AddedMany<K, V> {
 }
 
 impl<K, V> IntoIterator for AddedMany<K, V> {
-    type Item = AddResult<K, V>;
+    type Item = Result<Added, AddError<K, V>>;
     type IntoIter = IntoAdded<K, V>;
     fn into_iter(mut self) -> IntoAdded<K, V> {
         IntoAdded { entries: take(&mut self.entries).into_iter() }
@@ -274,8 +274,8 @@ pub struct IntoAdded<K, V = ()> {
 }
 
 impl<K, V> Iterator for IntoAdded<K, V> {
-    type Item = AddResult<K, V>;
-    fn next(&mut self) -> Option<AddResult<K, V>> {
+    type Item = Result<Added, AddError<K, V>>;
+    fn next(&mut self) -> Option<Result<Added, AddError<K, V>>> {
         self.entries.next().map(Entry::into_result)
     }
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -284,7 +284,7 @@ impl<K, V> Iterator for IntoAdded<K, V> {
 }
 
 impl<K, V> DoubleEndedIterator for IntoAdded<K, V> {
-    fn next_back(&mut self) -> Option<AddResult<K, V>> {
+    fn next_back(&mut self) -> Option<Result<Added, AddError<K, V>>> {
         self.entries.next_back().map(Entry::into_result)
     }
 }

@@ -11,14 +11,14 @@
 use crate::filter::{Open, word};
 use crate::hold::{Hold, Shared};
 use crate::panics::{drop_both, in_drop};
-use crate::{AddError, AddResult, Instant};
+use crate::{AddError, Instant};
 use requeue_core::{Accepted, Added, Core, Limit, Refused, Ticket, Trigger, TriggerOptions};
 use std::borrow::Borrow;
 
 impl<K: Eq, V> Shared<K, V> {
     /// Adds a key now, without options.
     #[inline]
-    pub(crate) fn add_now(&self, key: K, hash: u32) -> AddResult<K, V> {
+    pub(crate) fn add_now(&self, key: K, hash: u32) -> Result<Added, AddError<K, V>> {
         match self.filter.open(&key) {
             None => self.lock_and_add(key, hash),
             Some(open) => self.find_or_add(open, key, hash),
@@ -28,7 +28,7 @@ impl<K: Eq, V> Shared<K, V> {
     /// Looks for the key in the filter, and adds it if it is not there. Separate function, as the next one is: a redundant
     /// add takes 66 instructions, and 75 if the registers of the slow path are saved in it.
     #[inline(never)]
-    fn find_or_add(&self, open: Open, key: K, hash: u32) -> AddResult<K, V> {
+    fn find_or_add(&self, open: Open, key: K, hash: u32) -> Result<Added, AddError<K, V>> {
         if self.filter.finds(open, &key, hash) {
             self.tell(|m| m.coalesced(1));
             return Ok(Added::Coalesced);
@@ -37,7 +37,7 @@ impl<K: Eq, V> Shared<K, V> {
     }
 
     #[inline(never)]
-    fn lock_and_add_beside_filter(&self, key: K, hash: u32) -> AddResult<K, V> {
+    fn lock_and_add_beside_filter(&self, key: K, hash: u32) -> Result<Added, AddError<K, V>> {
         let added = self.lock_and_add(key, hash);
         self.filter.grow_if_too_small();
         added
@@ -45,7 +45,7 @@ impl<K: Eq, V> Shared<K, V> {
 
     /// Adds a key now, after the filter had no answer. Separate function: keeps its registers out of a redundant add.
     #[inline(never)]
-    fn lock_and_add(&self, key: K, hash: u32) -> AddResult<K, V> {
+    fn lock_and_add(&self, key: K, hash: u32) -> Result<Added, AddError<K, V>> {
         let integer = word(&key);
         // declared before the hold, so that they are dropped after it, also where users' code panics; the trigger is moved to the
         // second on the slow path alone: on the fast one it stays in registers
@@ -70,7 +70,7 @@ impl<K: Eq, V> Shared<K, V> {
         trigger: &mut Trigger<K, V>,
         integer: Option<u64>,
         hash: u32,
-    ) -> AddResult<K, V> {
+    ) -> Result<Added, AddError<K, V>> {
         let accepted = hold.core.trigger(trigger, hash, &TriggerOptions::NOW, &Limit::NONE).map(|accepted| {
             let Accepted { added, ticket, .. } = accepted;
             self.publish_if_redundant(&mut hold.core, added, ticket, integer, hash);

@@ -35,8 +35,8 @@ pub struct DrainOptions {
 
 impl DrainOptions {
     /// Sets what becomes of keys that wait for their timers. By default, a drain with a
-    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline) works off keys in back-off until then and
-    /// drops all other timers; a drain without one drops all timers. Keys whose timers are dropped are
+    /// [`timeout`](Self::timeout) works off keys in back-off until then and drops all other timers; a drain
+    /// without one drops all timers. Keys whose timers are dropped are
     /// [unfinished](crate::WorkQueue::take_unfinished). The latest drain decides for all.
     ///
     /// ```
@@ -51,36 +51,25 @@ impl DrainOptions {
         Self { waiting, ..self }
     }
 
-    /// Sets how long the drain waits at most, by the queue's clock, from the call that begins it. By default,
-    /// and with [`Duration::MAX`], it waits for ever. The queue stays shut down afterwards.
+    /// Sets until when the drain waits at most: for a [`Duration`] from the call that begins it, or until an
+    /// [`Instant`], for several shutdown steps with one deadline; both of the queue's clock. By default, and with
+    /// [`Duration::MAX`], it waits for ever. With [`Duration::ZERO`], and with an instant in the past, it does
+    /// not wait. The queue stays shut down afterwards.
     ///
     /// ```
     /// # use requeue::*;
-    /// # let q = WorkQueue::new();
-    /// q.add("a")?;
-    /// let drained = q.drain(DrainOptions::default().timeout(std::time::Duration::ZERO)).wait();
-    /// assert!(!drained.complete && drained.ready == 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { limit: Some(TimeLimit::After(timeout)), ..self }
-    }
-
-    /// Sets until when the drain waits at most: an instant of the queue's clock, for several shutdown steps
-    /// with one deadline. It replaces a [`timeout`](Self::timeout), and a later `timeout` replaces it. A
-    /// deadline in the past does not wait.
-    ///
-    /// ```
-    /// # use requeue::*;
+    /// # use std::time::Duration;
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::builder().clock(clock.clone()).build()?;
     /// q.add("a")?;
-    /// let drained = q.drain(DrainOptions::default().deadline(clock.now())).wait();
+    /// let drained = q.drain(DrainOptions::default().timeout(Duration::ZERO)).wait();
+    /// assert!(!drained.complete && drained.ready == 1);
+    /// let drained = q.drain(DrainOptions::default().timeout(clock.now())).wait();
     /// assert!(!drained.complete && drained.ready == 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn deadline(self, at: Instant) -> Self {
-        Self { limit: Some(TimeLimit::At(at)), ..self }
+    pub fn timeout(self, limit: impl Into<TimeLimit>) -> Self {
+        Self { limit: Some(limit.into()), ..self }
     }
 }
 
@@ -88,6 +77,13 @@ impl From<Duration> for DrainOptions {
     /// A drain with this [`timeout`](DrainOptions::timeout).
     fn from(timeout: Duration) -> Self {
         Self::default().timeout(timeout)
+    }
+}
+
+impl From<Instant> for DrainOptions {
+    /// A drain with this [`timeout`](DrainOptions::timeout).
+    fn from(deadline: Instant) -> Self {
+        Self::default().timeout(deadline)
     }
 }
 

@@ -6,7 +6,7 @@ pub use crate::journal::{Journal, Known};
 pub use crate::source::LocalQueue;
 
 use crate::add::Add;
-use crate::{AddError, AddResult, Builder, Clock, Metrics, Refused, Run, WorkQueue};
+use crate::{AddError, Added, Builder, Clock, Metrics, Refused, Run, WorkQueue};
 use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use std::any::Any;
 use std::hash::{BuildHasher, Hash};
@@ -258,7 +258,7 @@ impl<K, V> LocalQueue<K, V> {
         asked: StoredTrigger,
         ticket: u64,
         teller: Option<RunTeller>,
-    ) -> AddResult<K, V>
+    ) -> Result<Added, AddError<K, V>>
     where
         K: Hash + Eq,
         S: BuildHasher,

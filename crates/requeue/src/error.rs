@@ -32,18 +32,6 @@ impl<K, V> fmt::Display for AddError<K, V> {
 
 impl<K, V> std::error::Error for AddError<K, V> {}
 
-/// Result of a trigger: its effect, or the refused key.
-///
-/// ```
-/// # use requeue::{AddResult, Added, WorkQueue};
-/// fn feed(q: &WorkQueue<String>) -> AddResult<String> {
-///     q.add("a".to_string())
-/// }
-/// assert_eq!(feed(&WorkQueue::new())?, Added::Ready);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub type AddResult<K, V = ()> = Result<Added, AddError<K, V>>;
-
 /// Error of [`try_get`](crate::WorkQueue::try_get).
 ///
 /// ```

@@ -28,7 +28,7 @@ impl<K> Fairness<K> {
     {
         self.no_room = rules.has_no_room();
         self.no_rate = rules.no_rate();
-        self.groups = Some(Groups::by(group, rules, RandomState::new()));
+        self.groups = Some(Groups::by(group, rules, RandomState::default()));
     }
 
     /// The order of a queue with groups, if there are groups; `other` is the order given with them.

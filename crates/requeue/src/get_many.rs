@@ -8,7 +8,7 @@ use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
 use crate::waiting::{PollResult, Poller, Waiting};
-use crate::{GetError, Instant, TryGetError};
+use crate::{GetError, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
 use std::mem::take;
@@ -259,31 +259,21 @@ impl<'q, K, V> GetMany<'q, K, V> {
         GetMany::new(self.waiting.owner().into_owned(), self.ask.most, ending)
     }
 
-    /// Gives up when `timeout` has passed since the first poll, by the queue's clock. [`Duration::ZERO`] does
-    /// not wait.
-    ///
-    /// ```
-    /// # use requeue::{GetError, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::<u32>::new();
-    /// let got = q.get_many(32).timeout(Duration::from_millis(1)).wait();
-    /// assert_eq!(got.err(), Some(GetError::TimedOut));
-    /// ```
-    pub fn timeout(self, timeout: Duration) -> Timeout<Self> {
-        Timeout::new(self, TimeLimit::After(timeout))
-    }
-
-    /// Gives up at `at`, an instant of the queue's clock. A deadline in the past does not wait.
+    /// Gives up at `limit`: when a [`Duration`] has passed since the first poll, by the queue's clock, or at
+    /// an [`Instant`](crate::Instant) of that clock. With [`Duration::ZERO`], and with an instant in the past,
+    /// it does not wait.
     ///
     /// ```
     /// # use requeue::{Clock, FakeClock, GetError, WorkQueue};
+    /// # use std::time::Duration;
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
-    /// assert_eq!(q.get_many(32).deadline(clock.now()).wait().err(), Some(GetError::TimedOut));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// assert_eq!(q.get_many(32).timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
+    /// assert_eq!(q.get_many(32).timeout(clock.now()).wait().err(), Some(GetError::TimedOut));
+    /// # Ok::<(), requeue::BuildError>(())
     /// ```
-    pub fn deadline(self, at: Instant) -> Timeout<Self> {
-        Timeout::new(self, TimeLimit::At(at))
+    pub fn timeout(self, limit: impl Into<TimeLimit>) -> Timeout<Self> {
+        Timeout::new(self, limit.into())
     }
 }
 

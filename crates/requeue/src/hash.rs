@@ -11,24 +11,11 @@ use std::hash::{BuildHasher, Hasher};
 ///
 /// ```
 /// use std::hash::BuildHasher;
-/// let state = requeue::RandomState::new();
+/// let state = requeue::RandomState::default();
 /// assert_eq!(state.hash_one("a"), state.hash_one("a"));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RandomState(foldhash::quality::RandomState);
-
-impl RandomState {
-    /// A hasher with a seed of its own.
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::<u32>::builder().hasher(requeue::RandomState::new()).build()?;
-    /// # Ok::<(), requeue::BuildError>(())
-    /// ```
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
 
 impl BuildHasher for RandomState {
     type Hasher = KeyHasher;
@@ -38,15 +25,7 @@ impl BuildHasher for RandomState {
     }
 }
 
-/// The hasher that [`RandomState`] builds.
-///
-/// ```
-/// use std::hash::{BuildHasher, Hasher};
-/// let state = requeue::RandomState::new();
-/// let mut hasher = state.build_hasher();
-/// hasher.write_u64(7);
-/// assert_eq!(hasher.finish(), state.hash_one(7u64));
-/// ```
+/// The hasher that [`RandomState`] builds. Users cannot name it.
 #[derive(Clone)]
 pub struct KeyHasher(foldhash::quality::FoldHasher<'static>);
 

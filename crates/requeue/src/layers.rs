@@ -3,15 +3,14 @@
 //! They are sealed, so that they can grow. Each method only calls the inherent
 //! method of the same name, where its documentation is.
 
+use crate::WorkQueue;
 use crate::drain::{Drain, DrainOptions, ShutDown};
-use crate::error::{AddError, AddResult, NotHeld, TryGetError};
+use crate::error::{AddError, Added, NotHeld};
 use crate::get::Get;
-use crate::item::Item;
-use crate::{Stats, WorkQueue};
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-/// The FIFO queue: add, get, done.
+/// The FIFO queue: add, get, done and shutdown, as in client-go.
 ///
 /// ```
 /// use requeue::{Queue, WorkQueue};
@@ -23,6 +22,7 @@ use std::time::Duration;
 /// assert_eq!(q.len(), 1);
 /// ```
 #[doc(alias("Interface", "TypedInterface"))]
+#[expect(clippy::len_without_is_empty, reason = "as in client-go; the queue itself has `is_empty`")]
 pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// [`WorkQueue::add`]
     ///
@@ -37,23 +37,7 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// q.add("a").expect("open");
     /// assert_eq!(q.len(), 1);
     /// ```
-    fn add(&self, key: K) -> AddResult<K, V>;
-    /// [`WorkQueue::add_value`]
-    ///
-    /// # Errors
-    ///
-    /// See [`WorkQueue::add_value`].
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::<&str, u32>::merging(|sum, more| *sum += more).build()?;
-    /// let q: &dyn Queue<&str, u32> = &q;
-    /// q.add_value("a", 3).expect("open");
-    /// q.add_value("a", 4).expect("open");
-    /// assert_eq!(q.get().wait().expect("ready").take_value(), Some(7));
-    /// # Ok::<_, requeue::BuildError>(())
-    /// ```
-    fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
+    fn add(&self, key: K) -> Result<Added, AddError<K, V>>;
     /// [`WorkQueue::get`]
     ///
     /// ```
@@ -64,19 +48,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert_eq!(q.get().wait().map(|item| *item.key()), Some("a"));
     /// ```
     fn get(&self) -> Get<'_, K, V>;
-    /// [`WorkQueue::try_get`]
-    ///
-    /// # Errors
-    ///
-    /// See [`WorkQueue::try_get`].
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert!(q.try_get().is_err(), "nothing is ready");
-    /// ```
-    fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
     /// [`WorkQueue::done`]
     ///
     /// # Errors
@@ -99,24 +70,6 @@ pub trait Queue<K, V = ()>: sealed::Sealed + Send + Sync {
     /// assert_eq!(q.len(), 0);
     /// ```
     fn len(&self) -> usize;
-    /// [`WorkQueue::is_empty`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert!(q.is_empty());
-    /// ```
-    fn is_empty(&self) -> bool;
-    /// [`WorkQueue::stats`]
-    ///
-    /// ```
-    /// use requeue::{Queue, WorkQueue};
-    /// let q = WorkQueue::new();
-    /// let q: &dyn Queue<&str> = &q;
-    /// assert_eq!(q.stats().waiting, 0);
-    /// ```
-    fn stats(&self) -> Stats;
     /// [`WorkQueue::shutting_down`]
     ///
     /// ```
@@ -168,14 +121,13 @@ pub trait DelayingQueue<K, V = ()>: Queue<K, V> {
     /// See [`WorkQueue::add_after`].
     ///
     /// ```
-    /// use requeue::{DelayingQueue, WorkQueue};
+    /// use requeue::{Added, DelayingQueue, WorkQueue};
     /// use std::time::Duration;
     /// let q = WorkQueue::new();
     /// let q: &dyn DelayingQueue<&str> = &q;
-    /// q.add_after("a", Duration::from_secs(60)).expect("open");
-    /// assert_eq!(q.stats().waiting, 1);
+    /// assert_eq!(q.add_after("a", Duration::from_secs(60)).expect("open"), Added::Waiting);
     /// ```
-    fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V>;
+    fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K, V>>;
 }
 
 /// The rate-limiting queue: the delaying queue and `add_rate_limited`, `forget` and `num_requeues`.
@@ -235,14 +187,10 @@ mod sealed {
 
 impl<K: Hash + Eq + Send + Sync, V: Send, S: BuildHasher + Send + Sync> Queue<K, V> for WorkQueue<K, V, S> {
     forward! { self => *self;
-        fn add(&self, key: K) -> AddResult<K, V>;
-        fn add_value(&self, key: K, value: V) -> AddResult<K, V>;
+        fn add(&self, key: K) -> Result<Added, AddError<K, V>>;
         fn get(&self) -> Get<'_, K, V>;
-        fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError>;
         fn done(&self, key: &K) -> Result<(), NotHeld>;
         fn len(&self) -> usize;
-        fn is_empty(&self) -> bool;
-        fn stats(&self) -> Stats;
         fn shutting_down(&self) -> bool;
         fn shut_down(&self) -> ShutDown;
         fn drain(&self, options: DrainOptions) -> Drain<'_, K, V>;
@@ -255,7 +203,7 @@ where
     V: Send,
     S: BuildHasher + Send + Sync,
 {
-    forward! { self => *self; fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V>; }
+    forward! { self => *self; fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K, V>>; }
 }
 
 impl<K, V, S> RateLimitingQueue<K, V> for WorkQueue<K, V, S>

@@ -70,13 +70,13 @@ pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use clock::{TokioClock, TokioClockError};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
-pub use error::{AddError, AddResult, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
+pub use error::{AddError, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
 pub use failure::{BoxError, Failure};
 pub use get::Get;
 pub use get_many::GetMany;
 pub use getter::Getter;
-pub use hash::{KeyHasher, RandomState};
+pub use hash::RandomState;
 pub use item::{Item, RefusedItem};
 pub use items::{IntoItems, Items};
 pub use journal::Fence;
@@ -101,8 +101,7 @@ pub use stream::ItemStream;
 pub use timeout::Timeout;
 pub use unfinished::{CancelRun, Unfinished};
 pub use worker::{
-    Fate, IntoOutcome, Outcome, PoolSize, Run, RunReport, Spawn, Stop, StopReport, Worker, WorkerBuilder,
-    WorkerFuture, WorkerTask,
+    Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker, WorkerBuilder, WorkerFuture,
 };
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]

@@ -4,7 +4,7 @@ use crate::add::Add;
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown, UnfinishedKey};
 use crate::ending::after_end;
-use crate::error::{AddError, AddResult, NotHeld, Refused, TryGetError};
+use crate::error::{AddError, Added, NotHeld, Refused, TryGetError};
 use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
@@ -20,7 +20,7 @@ use crate::panics::in_drop;
 use crate::stream::ItemStream;
 use crate::sync::atomic::Ordering::{AcqRel, Relaxed};
 use crate::{Instant, KeyState, Phase, RandomState, Stats};
-use requeue_core::{Added, Delay, Policy, Trigger, TriggerOptions};
+use requeue_core::{Delay, Policy, Trigger, TriggerOptions};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,7 +106,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn add(&self, key: K) -> AddResult<K, V> {
+    pub fn add(&self, key: K) -> Result<Added, AddError<K, V>> {
         let hash = self.hash(&key);
         self.shared.add_now(key, hash)
     }
@@ -147,7 +147,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// assert_eq!(q.try_get()?.value(), Some(&vec![1, 2]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_value(&self, key: K, value: V) -> AddResult<K, V> {
+    pub fn add_value(&self, key: K, value: V) -> Result<Added, AddError<K, V>> {
         self.add_with(key, Add::now().value(value))
     }
 
@@ -174,7 +174,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("AddAfter"))]
-    pub fn add_after(&self, key: K, delay: Duration) -> AddResult<K, V> {
+    pub fn add_after(&self, key: K, delay: Duration) -> Result<Added, AddError<K, V>> {
         self.add_with(key, Add::after(delay))
     }
 
@@ -193,7 +193,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     /// q.add_with("a", Add::after(std::time::Duration::from_secs(1)).replace())?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn add_with(&self, key: K, how: Add<V>) -> AddResult<K, V> {
+    pub fn add_with(&self, key: K, how: Add<V>) -> Result<Added, AddError<K, V>> {
         let hash = self.hash(&key);
         let Add { value, options } = how;
         self.shared.trigger(Trigger::new(key, value), hash, &options, None).map(|accepted| accepted.added)
@@ -619,7 +619,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
         self.len() == 0
     }
 
-    /// Numbers of ready, waiting, held and dirty keys, at one moment.
+    /// Numbers of keys by state, and of waiting callers, at one moment.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -632,19 +632,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.hold_to_look(&mut None).with(|hold| hold.core.stats())
-    }
-
-    /// Number of callers that wait for a key and have not been woken. For tests: a caller that is counted
-    /// here sleeps.
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::<u32>::new();
-    /// assert_eq!(q.waiters(), 0);
-    /// ```
-    #[must_use]
-    pub fn waiters(&self) -> usize {
-        self.shared.with_waiters(|waiters, _, _, _| waiters.waiting())
+        self.shared.hold_to_look(&mut None).with(|hold| hold.stats())
     }
 
     /// The name that the queue was built with, empty if none.

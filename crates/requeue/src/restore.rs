@@ -1,7 +1,7 @@
 //! [`Restore`]: a key that is put back with its earlier state.
 
 use crate::hold::Shared;
-use crate::{AddError, AddResult, Added, Instant, Refused, WorkQueue};
+use crate::{AddError, Added, Instant, Refused, WorkQueue};
 use requeue_core::{Restored, Trigger, UnfinishedKey};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -152,7 +152,7 @@ impl<K, V> fmt::Debug for Restore<K, V> {
 }
 
 impl<K: Eq, V> Shared<K, V> {
-    fn restore(&self, restore: Restore<K, V>, hash: u32) -> AddResult<K, V> {
+    fn restore(&self, restore: Restore<K, V>, hash: u32) -> Result<Added, AddError<K, V>> {
         let Restore { key, value, known } = restore;
         if known.failures > 0 && self.keeps_own() {
             return Err(AddError { key, value, reason: Refused::CountedElsewhere });

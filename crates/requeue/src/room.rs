@@ -11,14 +11,13 @@ use crate::panics::{in_drop, quietly};
 use crate::trying::Turn;
 use crate::wait::{Step, TimeLimit};
 use crate::waiting::Deadline;
-use crate::{AddResult, Instant, WorkQueue};
+use crate::{AddError, Added, WorkQueue};
 use requeue_core::{Refused, Trigger, TriggerOptions};
 use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 /// A trigger that waits for room for its key: await it, or call [`wait`](Self::wait) on it.
 ///
@@ -83,34 +82,24 @@ impl<K, V> Drop for Place<'_, K, V> {
 }
 
 impl<'q, K, V> AddWhenRoom<'q, K, V> {
-    /// Waits for at most `timeout`, then fails with [`Refused::Full`]. With zero it does not wait.
-    ///
-    /// ```
-    /// # use requeue::{Add, Refused, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::builder().bound(1).build()?;
-    /// q.add("a")?;
-    /// let refused = q.add_when_room("b", Add::now()).timeout(Duration::from_millis(1)).wait().unwrap_err();
-    /// assert_eq!((refused.key, refused.reason), ("b", Refused::Full));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { deadline: Some(Deadline::new(TimeLimit::After(timeout))), ..self }
-    }
-
-    /// Waits at most until an instant of the queue's clock. A deadline in the past does not wait.
+    /// Waits until `limit` at most, then fails with [`Refused::Full`]: for a [`Duration`] from the first poll,
+    /// or until an [`Instant`](crate::Instant), both of the queue's clock. With [`Duration::ZERO`], and with an
+    /// instant in the past, it does not wait.
     ///
     /// ```
     /// # use requeue::{Add, Clock, FakeClock, Refused, WorkQueue};
+    /// # use std::time::Duration;
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::builder().clock(clock.clone()).bound(1).build()?;
     /// q.add("a")?;
-    /// let refused = q.add_when_room("b", Add::now()).deadline(clock.now()).wait().unwrap_err();
+    /// let refused = q.add_when_room("b", Add::now()).timeout(Duration::ZERO).wait().unwrap_err();
+    /// assert_eq!((refused.key, refused.reason), ("b", Refused::Full));
+    /// let refused = q.add_when_room("b", Add::now()).timeout(clock.now()).wait().unwrap_err();
     /// assert_eq!(refused.reason, Refused::Full);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn deadline(self, at: Instant) -> Self {
-        Self { deadline: Some(Deadline::new(TimeLimit::At(at))), ..self }
+    pub fn timeout(self, limit: impl Into<TimeLimit>) -> Self {
+        Self { deadline: Some(Deadline::new(limit.into())), ..self }
     }
 
     /// Makes the wait own its reference to the queue, so that it can be moved into a task or a thread. That
@@ -143,7 +132,7 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     /// # Errors
     ///
     /// [`AddError`] with key and value, as for any trigger; [`Refused::Full`] only with a
-    /// [`timeout`](Self::timeout) or [`deadline`](Self::deadline).
+    /// [`timeout`](Self::timeout).
     ///
     /// ```
     /// # use requeue::{Add, Added, WorkQueue};
@@ -151,11 +140,11 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
     /// assert_eq!(q.add_when_room("a", Add::now()).wait()?, Added::Ready);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait(mut self) -> AddResult<K, V> {
+    pub fn wait(mut self) -> Result<Added, AddError<K, V>> {
         block_on(&mut self, |add| &*add.place.owner.shared().clock, |add, thread| add.step(|| thread.waker()))
     }
 
-    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<AddResult<K, V>> {
+    fn step<'w>(&mut self, waker: impl Fn() -> &'w Waker) -> Step<Result<Added, AddError<K, V>>> {
         let Self { place: Place { owner, ticket }, trigger: Kept(trigger), options, hash, deadline } = self;
         let shared = owner.shared();
         let timed = deadline.is_some() || !options.is_immediate();
@@ -182,9 +171,9 @@ impl<K: Eq, V> AddWhenRoom<'_, K, V> {
 }
 
 impl<K: Eq, V> Future for AddWhenRoom<'_, K, V> {
-    type Output = AddResult<K, V>;
+    type Output = Result<Added, AddError<K, V>>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AddResult<K, V>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Added, AddError<K, V>>> {
         if self.trigger.0.key().is_none() {
             return Poll::Pending;
         }
@@ -261,33 +250,5 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
             hash,
             deadline: None,
         }
-    }
-}
-
-impl<K, V, S> WorkQueue<K, V, S> {
-    /// Number of further keys that have room; `None` if the queue was built without a
-    /// [`bound`](crate::Builder::bound). Another caller may take the room first.
-    ///
-    /// ```
-    /// # use requeue::WorkQueue;
-    /// let q = WorkQueue::builder().bound(2).build()?;
-    /// q.add("a")?;
-    /// assert_eq!(q.room(), Some(1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn room(&self) -> Option<usize> {
-        self.shared.hold_to_look(&mut None).with(|hold| hold.core.room())
-    }
-
-    /// Number of callers that wait for room. For tests: a caller that is counted here sleeps, or has been
-    /// woken and has not tried yet.
-    ///
-    /// ```
-    /// assert_eq!(requeue::WorkQueue::<u32>::new().adders(), 0);
-    /// ```
-    #[must_use]
-    pub fn adders(&self) -> usize {
-        self.shared.lock().with(|hold| hold.adders.len())
     }
 }

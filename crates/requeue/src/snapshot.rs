@@ -176,8 +176,8 @@ impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
             let mut lent = Lent { shared, keys: Vec::with_capacity(self.most.min(PAGE)) };
             let mut hold = shared.look_at(at);
             let keys = &mut lent.keys;
-            let (next, totals) =
-                hold.core.page(from, self.most, self.only, |loan, state| keys.push((loan, state)));
+            let next = hold.core.page(from, self.most, self.only, |loan, state| keys.push((loan, state)));
+            let totals = hold.stats();
             hold.unlock();
             if let (true, Some(next)) = (lent.keys.is_empty(), next) {
                 from = next;

@@ -3,8 +3,8 @@
 use crate::wait::TimeLimit;
 use crate::waiting::Deadline;
 
-/// A wait with a deadline, made by `timeout` and `deadline` of [`Get`](crate::Get) and [`GetMany`](crate::GetMany): await
-/// it, or call `wait` on it.
+/// A wait with a deadline, made by [`Get::timeout`](crate::Get::timeout) and
+/// [`GetMany::timeout`](crate::GetMany::timeout): await it, or call `wait` on it.
 ///
 /// Returns what the wait returns if there is a key; otherwise an error: the queue is shut down, or the time is up.
 ///

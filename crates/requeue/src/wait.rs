@@ -539,12 +539,25 @@ pub(crate) enum Step<T> {
     Sleep(Option<Instant>),
 }
 
-/// The time limit of a wait.
+/// The time limit of a wait. Cannot be named outside: users write a [`Duration`] or an [`Instant`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum TimeLimit {
+pub enum TimeLimit {
     /// Time since the first look.
     After(Duration),
+    /// An instant of the queue's clock.
     At(Instant),
+}
+
+impl From<Duration> for TimeLimit {
+    fn from(timeout: Duration) -> Self {
+        Self::After(timeout)
+    }
+}
+
+impl From<Instant> for TimeLimit {
+    fn from(deadline: Instant) -> Self {
+        Self::At(deadline)
+    }
 }
 
 impl TimeLimit {

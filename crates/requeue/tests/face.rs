@@ -205,7 +205,7 @@ fn a_getter_that_waits_is_told_when_the_last_handle_goes() {
     let q = WorkQueue::<u8>::new();
     let getter = q.getter();
     let waits = std::thread::spawn(move || getter.get_blocking().is_none());
-    while q.waiters() == 0 {
+    while q.stats().waiters == 0 {
         std::thread::yield_now();
     }
     drop(q);
@@ -296,7 +296,7 @@ fn an_owned_drain_goes_on_where_the_borrowed_one_was() {
     let (q, clock) = fake();
     q.add(1).unwrap();
     let item = q.try_get().unwrap().into_owned();
-    let options = DrainOptions::default().deadline(clock.now() + SEC);
+    let options = DrainOptions::default().timeout(clock.now() + SEC);
     let mut drain = q.drain(options);
     assert!(pin!(&mut drain).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let drain = drain.into_owned();
@@ -309,15 +309,15 @@ fn an_owned_drain_goes_on_where_the_borrowed_one_was() {
 }
 
 #[test]
-fn an_owned_wait_for_tokens_gives_them_back_when_it_is_dropped() {
-    let (bucket, clock) = (Arc::new(TokenBucket::new(1.0, 2).unwrap()), FakeClock::new());
+fn a_wait_for_tokens_gives_them_back_when_it_is_dropped() {
+    let (bucket, clock) = (TokenBucket::new(1.0, 2).unwrap(), FakeClock::new());
     assert!(bucket.allow(2, clock.now()));
-    let mut acquire = bucket.acquire_owned(2, Arc::new(clock.clone()));
+    let mut acquire = bucket.acquire(2, &clock);
     assert!(pin!(&mut acquire).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert_eq!(bucket.tokens(clock.now()), -2.0);
     drop(acquire);
     assert_eq!(bucket.tokens(clock.now()), 0.0);
-    let reservation = bucket.reserve_owned(1, clock.now());
+    let reservation = bucket.reserve(1, clock.now());
     assert_eq!(reservation.ready_at(), clock.now() + SEC);
     reservation.cancel(clock.now());
     assert_eq!(bucket.tokens(clock.now()), 0.0);

@@ -32,7 +32,7 @@ impl Clock for Counted {
         self.fake.now()
     }
     fn wake_at(&self, at: Instant, waker: &Waker) -> Alarm {
-        if self.is_deaf.load(Relaxed) { Alarm::none() } else { self.fake.wake_at(at, waker) }
+        if self.is_deaf.load(Relaxed) { Alarm::default() } else { self.fake.wake_at(at, waker) }
     }
     fn is_real(&self) -> bool {
         self.is_real

@@ -290,7 +290,7 @@ impl World {
         _ = self.q.len();
         self.settle();
         if !self.adders.is_empty() {
-            let room = self.q.room();
+            let room = self.q.stats().room;
             assert_eq!(room, Some(0), "there is room, and {} wait for it", self.adders.len());
             for (key, _) in &self.adders {
                 let refused = self.q.add_with(*key, Add::now());

@@ -14,6 +14,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use requeue::{KeyState, Page, Scope, Tokio, WorkQueue, Worker};
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
+use std::ops::RangeInclusive;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -309,7 +310,7 @@ impl<K: Reconcilable> Running<K> {
         if self.state.has_ended() {
             return Err(std::io::Error::other("the controller has ended"));
         }
-        self.state.worker.resize(pool_size(concurrency))?;
+        self.state.worker.resize(workers(concurrency))?;
         if let Some(metrics) = &self.state.metrics {
             metrics.resized(concurrency);
         }
@@ -362,10 +363,11 @@ impl<K: Reconcilable> Running<K> {
     }
 }
 
-fn pool_size(concurrency: u16) -> requeue::PoolSize {
-    match concurrency {
-        0 => (0..).into(),
-        concurrency => usize::from(concurrency).into(),
+/// The number of workers: as many as there is work for if the user said 0.
+fn workers(concurrency: u16) -> RangeInclusive<usize> {
+    match usize::from(concurrency) {
+        0 => 0..=1 << 20,
+        n => n..=n,
     }
 }
 
@@ -382,7 +384,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
     Ctx: Send + Sync + 'static,
 {
-    let worker = Worker::of(queue).workers(pool_size(config.concurrency));
+    let worker = Worker::of(queue).workers(workers(config.concurrency));
     let ended = runs.clone();
     let executor = Tokio::new().map_err(std::io::Error::other)?;
     worker.on_end(move |key, report| ended.ended(key, report)).start_on(executor, move |run| {

@@ -34,7 +34,7 @@ fn b8_a_bound_that_cannot_be_is_refused_when_the_queue_is_built() {
     assert_eq!(error, BuildError::DropOldestAndOwnOrder);
     assert!(said(error).contains("remove .drop_oldest(…), or .custom_order(…)"));
     assert!(builder().custom_order(Stack(Vec::new())).bound(1).build().is_ok());
-    assert_eq!(builder().bound(usize::MAX).build().unwrap().room(), Some(usize::MAX));
+    assert_eq!(builder().bound(usize::MAX).build().unwrap().stats().room, Some(usize::MAX));
 }
 
 #[test]
@@ -73,19 +73,19 @@ fn b8_a_trigger_whose_limiter_is_being_asked_has_its_place() {
     let seen = Arc::new(Mutex::new(None));
     limiter.on_when.set({
         let (q, seen) = (q.clone(), seen.clone());
-        move || *seen.lock().unwrap() = Some((q.room(), q.add(2.into()).unwrap_err().reason))
+        move || *seen.lock().unwrap() = Some((q.stats().room, q.add(2.into()).unwrap_err().reason))
     });
     q.add_rate_limited(1.into()).unwrap();
     assert_eq!(seen.lock().unwrap().take(), Some((Some(0), Refused::Full)));
-    assert_eq!((q.room(), q.stats().waiting), (Some(0), 1));
+    assert_eq!((q.stats().room, q.stats().waiting), (Some(0), 1));
     // of a key that is known it takes none
     q.add_rate_limited(1.into()).unwrap();
-    assert_eq!((q.room(), q.stats().waiting), (Some(0), 1));
+    assert_eq!((q.stats().room, q.stats().waiting), (Some(0), 1));
     // one that panics gives its place back
     q.cancel(&Key::from(1));
     limiter.on_when.panics();
     panics(|| q.add_rate_limited(1.into()));
-    assert_eq!(q.room(), Some(1));
+    assert_eq!(q.stats().room, Some(1));
     // and so does one that a shutdown has dropped
     limiter.on_when.set({
         let q = q.clone();
@@ -94,7 +94,7 @@ fn b8_a_trigger_whose_limiter_is_being_asked_has_its_place() {
         }
     });
     q.add_rate_limited(1.into()).unwrap();
-    assert_eq!(q.room(), Some(1));
+    assert_eq!(q.stats().room, Some(1));
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn b8_users_code_that_panics_takes_no_room_and_drops_nobody() {
         probe.eq.panics();
         panics(|| q.add(Key::probed(3, &probe)));
         panics(|| q.add_when_room(Key::probed(3, &probe), Add::now()).wait());
-        assert_eq!((q.len(), q.room(), dropped.load(Ordering::SeqCst)), (2, Some(0), 0));
+        assert_eq!((q.len(), q.stats().room, dropped.load(Ordering::SeqCst)), (2, Some(0), 0));
         assert_eq!(*q.try_get().unwrap().key(), Key::from(1));
-        assert_eq!(q.room(), Some(1));
+        assert_eq!(q.stats().room, Some(1));
     }
 }
 
@@ -184,11 +184,11 @@ fn b8_a_wait_for_room_that_is_polled_with_another_waker_wakes_that_one() {
     let (before, now) = (Count::new(), Count::new());
     let mut add = q.add_when_room(2, Add::now()).timeout(ms(10));
     assert!(before.poll(&mut add).is_pending() && now.poll(&mut add).is_pending());
-    assert_eq!((clock.alarms(), q.adders()), (1, 1));
+    assert_eq!((clock.alarms(), q.stats().adders), (1, 1));
     clock.advance(ms(10));
     assert_eq!((before.wakes(), now.wakes()), (0, 1));
     assert!(now.poll(&mut add).is_ready());
-    assert_eq!((clock.alarms(), q.adders()), (0, 0));
+    assert_eq!((clock.alarms(), q.stats().adders), (0, 0));
     assert!(now.poll(&mut add).is_pending(), "it has answered");
 
     let mut add = q.add_when_room(2, Add::now());
@@ -196,6 +196,6 @@ fn b8_a_wait_for_room_that_is_polled_with_another_waker_wakes_that_one() {
     q.try_get().unwrap().done();
     assert_eq!((before.wakes(), now.wakes()), (0, 2));
     let mut add = add.into_owned();
-    assert_eq!(q.adders(), 0, "its place is given up");
+    assert_eq!(q.stats().adders, 0, "its place is given up");
     assert!(now.poll(&mut add).is_ready());
 }

@@ -2,9 +2,7 @@
 //! kept of groups.
 
 use crate::Stack;
-use requeue::{
-    Add, BuildError, FakeClock, GroupRules, Order, PoolSize, Restore, Run, Scope, WorkQueue, Worker,
-};
+use requeue::{Add, BuildError, FakeClock, GroupRules, Order, Restore, Run, Scope, WorkQueue, Worker};
 use requeue_verify::adapter::ms;
 use requeue_verify::limits::TestClock;
 use requeue_verify::twins::do_the_same;
@@ -295,7 +293,7 @@ fn b3_of_two_functions_of_groups_the_last_one_counts() {
 #[test]
 fn b3_a_crew_of_many_holds_no_more_of_a_group_than_its_cap() {
     // a fixed crew, and one that follows the work
-    for workers in [PoolSize::from(8), PoolSize::from(0..=8)] {
+    for workers in [8..=8, 0..=8] {
         let rules = GroupRules::new().cap(2);
         let q = WorkQueue::<u64>::builder().group_by_with(tens, rules).build().unwrap();
         let now: [AtomicUsize; 3] = std::array::from_fn(|_| AtomicUsize::new(0));

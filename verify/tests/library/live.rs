@@ -61,7 +61,7 @@ fn b13_a_getter_that_waits_for_a_token_is_woken_by_a_faster_rate() {
     drop(q.try_get().unwrap());
     std::thread::scope(|s| {
         let getter = s.spawn(|| q.get_blocking().map(|item| *item.key()));
-        while q.waiters() == 0 {
+        while q.stats().waiters == 0 {
             std::thread::yield_now();
         }
         q.set_rate(rate(1e9, 1));

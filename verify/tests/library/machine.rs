@@ -71,7 +71,7 @@ fn b7_one_page_looks_at_a_bounded_number_of_keys() {
     // nobody holds any: the walk looks at them all, a part a page
     let (mut from, mut pages) = (Some(0), 0);
     while let Some(at) = from {
-        from = core.page(at, 1_000, Some(Only::Held), |loan, _| lent.push(loan)).0;
+        from = core.page(at, 1_000, Some(Only::Held), |loan, _| lent.push(loan));
         assert!(from.is_none_or(|next| next - at <= 4_096), "from {at} to {from:?}");
         pages += 1;
     }

@@ -1,9 +1,10 @@
 //! Polls with one waker and then another, as when a future moves to another task: the waker of the last poll
 //! is woken.
 
-use requeue::{DrainOptions, FakeClock, Run, WaitingKeys, WorkQueue, Worker, WorkerTask};
+use requeue::{DrainOptions, FakeClock, Run, WaitingKeys, WorkQueue, Worker};
 use requeue_verify::wake::Count;
 use requeue_verify::workers::{puppets, queue};
+use smol::future::Boxed;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -105,10 +106,7 @@ fn w_a_stop_that_is_polled_with_another_waker_wakes_that_one_at_the_end_and_at_i
 }
 
 /// Starts one worker whose task the test polls.
-fn task(
-    q: &WorkQueue<u64, Vec<u32>>,
-    builder: requeue::WorkerBuilder<u64, Vec<u32>>,
-) -> (Worker, WorkerTask) {
+fn task(q: &WorkQueue<u64, Vec<u32>>, builder: requeue::WorkerBuilder<u64, Vec<u32>>) -> (Worker, Boxed<()>) {
     let tasks = Arc::new(Mutex::new(Vec::new()));
     let spawned = Arc::clone(&tasks);
     let handler = |run: Run<u64, Vec<u32>>| async move {

@@ -137,7 +137,7 @@ fn q8_a_wait_with_a_deadline_may_be_dropped_by_a_panic_whatever_its_waker_does()
         let _get = waits_with_a_bomb(&q);
         panic!("in the task");
     }));
-    assert_eq!(q.waiters(), 0);
+    assert_eq!(q.stats().waiters, 0);
 }
 
 #[test]

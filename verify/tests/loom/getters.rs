@@ -98,7 +98,7 @@ fn key_and_deadline(key_comes_first: bool) {
         let stays = taker(&q);
         let times_out = {
             let q = q.clone();
-            thread::spawn(move || q.get().deadline(at(5)).wait().map(|item| *item.key()))
+            thread::spawn(move || q.get().timeout(at(5)).wait().map(|item| *item.key()))
         };
         if key_comes_first {
             q.add(1).expect("open");

@@ -2,9 +2,10 @@
 
 use crate::support::{Queue, bounded_by, every, poll, queue};
 use loom::thread;
-use requeue::{Parker, Run, Worker, WorkerTask};
+use requeue::{Parker, Run, Worker};
 use std::cell::Cell;
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,6 +33,7 @@ fn one_run(q: &Queue, workers: usize, tell: impl FnOnce(Worker)) {
 
 /// The task of the worker that was spawned last.
 type Spawned = Arc<Mutex<Option<WorkerTask>>>;
+type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A worker with one task, not polled yet, whose handler never returns.
 fn one_task(q: &Queue) -> (Worker, WorkerTask, Spawned) {

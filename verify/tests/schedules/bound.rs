@@ -48,7 +48,7 @@ fn scenario(drops: bool) -> Sim<u64> {
             _ => (None, false),
         };
         let now = known(world);
-        let room = world.queue().room();
+        let room = world.queue().stats().room;
         if room.is_none_or(|room| now.len() + room != BOUND) {
             return Err(format!("{} keys are known, and there is room for {room:?}", now.len()));
         }

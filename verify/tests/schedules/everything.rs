@@ -176,7 +176,7 @@ fn scenario(waiting: WaitingKeys, bounded: bool, batch: usize) -> Sim<u64, Strin
                 return Err("a trigger was taken".into());
             }
             Event::Over if began && !over => return Err(format!("it never ends: {stats:?}")),
-            Event::Over if world.queue().adders() > 0 => return Err("somebody waits for room".into()),
+            Event::Over if world.queue().stats().adders > 0 => return Err("somebody waits for room".into()),
             _ => (),
         }
         Ok(())
@@ -249,10 +249,10 @@ fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, Strin
                 {
                     return Err("a trigger was taken".into());
                 }
-                Event::Over if left > 0 || world.queue().adders() > 0 || began != over => {
+                Event::Over if left > 0 || world.queue().stats().adders > 0 || began != over => {
                     return Err(format!(
                         "{over} of {began} drains, {} adders, {stats:?}",
-                        world.queue().adders()
+                        world.queue().stats().adders
                     ));
                 }
                 _ => (),

@@ -359,7 +359,7 @@ fn stress_a_bound_holds_and_loses_no_key_while_threads_and_tasks_wait_for_room()
                         }
                         let add = q.add_when_room(key, how);
                         if adder % 2 == 0 { add.wait() } else { block_on(add) }.expect("open");
-                        assert!(q.room().is_some_and(|room| room <= bound));
+                        assert!(q.stats().room.is_some_and(|room| room <= bound));
                         random.dawdle();
                     }
                 });
@@ -473,7 +473,7 @@ fn stress_all_features_at_once_keep_single_flight_caps_and_the_bound_and_lose_no
                                 1 => drop(q.add_when_room(key, add).timeout(Duration::from_millis(1)).wait()),
                                 _ => drop(block_on(q.add_when_room(key, add))),
                             }
-                            assert!(q.room().is_some_and(|room| room <= bound));
+                            assert!(q.stats().room.is_some_and(|room| room <= bound));
                             random.dawdle();
                         }
                     })

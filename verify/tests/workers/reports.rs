@@ -1,9 +1,10 @@
 //! W: reports made at the deadline of a stop or a drain, while workers are in the middle of something.
 
-use requeue::{DrainOptions, Run, StopReport, WaitingKeys, WorkQueue, Worker, WorkerTask};
+use requeue::{DrainOptions, Run, StopReport, WaitingKeys, WorkQueue, Worker};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::{Meanwhile, puppets, queue};
+use smol::future::Boxed;
 use std::future::pending;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ fn timed() -> (WorkQueue<u64>, Meanwhile) {
 }
 
 /// Starts one worker whose task the test polls, and whose handler never ends.
-fn task(q: &WorkQueue<u64>) -> (Arc<Worker>, WorkerTask) {
+fn task(q: &WorkQueue<u64>) -> (Arc<Worker>, Boxed<()>) {
     let tasks = Arc::new(Mutex::new(Vec::new()));
     let spawned = Arc::clone(&tasks);
     let handler = |run: Run<u64>| async move {
@@ -44,10 +45,10 @@ fn task(q: &WorkQueue<u64>) -> (Arc<Worker>, WorkerTask) {
 /// once it was polled again.
 fn stopped_in_its_look(
     worker: &Arc<Worker>,
-    mut task: WorkerTask,
+    mut task: Boxed<()>,
     clock: &Meanwhile,
     then: fn(),
-) -> (WorkerTask, Poll<StopReport>) {
+) -> (Boxed<()>, Poll<StopReport>) {
     let (tell, stopped) = channel();
     let count = Count::new();
     let (handle, waker) = (Arc::clone(worker), Arc::clone(&count));
@@ -173,7 +174,7 @@ fn w_a_report_at_the_deadline_is_woken_for_by_a_worker_that_finds_the_queue_over
         .expect("not too many");
     let worker = Arc::new(worker);
     // The first is never polled, and stays.
-    let mut looks: WorkerTask = tasks.lock().unwrap().pop().unwrap();
+    let mut looks: Boxed<()> = tasks.lock().unwrap().pop().unwrap();
     let (tell, stopped) = channel();
     let count = Count::new();
     let (handle, waker) = (Arc::clone(&worker), Arc::clone(&count));

@@ -1,10 +1,11 @@
 //! W: what becomes of tasks that an executor drops, turns away or polls late, on an
 //! executor that the test drives by hand.
 
-use requeue::{Failure, FakeClock, Outcome, Run, Tokio, Worker, WorkerTask};
+use requeue::{Failure, FakeClock, Outcome, Run, Tokio, Worker};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::{Lists, Puppets, puppets, queue};
+use smol::future::Boxed;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,10 +18,10 @@ const fn ms(n: u64) -> Duration {
 
 /// An executor whose tasks the test polls and drops.
 #[derive(Clone, Default)]
-struct ByHand(Arc<Mutex<Vec<WorkerTask>>>);
+struct ByHand(Arc<Mutex<Vec<Boxed<()>>>>);
 
 impl ByHand {
-    fn spawn(&self) -> impl Fn(WorkerTask) + Send + Sync + 'static {
+    fn spawn(&self) -> impl Fn(Boxed<()>) + Send + Sync + 'static {
         let tasks = Arc::clone(&self.0);
         move |task| tasks.lock().unwrap().push(task)
     }
@@ -28,7 +29,7 @@ impl ByHand {
         self.0.lock().unwrap().len()
     }
     /// Takes the task that has been here longest.
-    fn take(&self) -> WorkerTask {
+    fn take(&self) -> Boxed<()> {
         self.0.lock().unwrap().remove(0)
     }
 }
@@ -109,7 +110,7 @@ fn w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them() {
         let (q, clock, hand, worker, puppets) = by_hand(3);
         q.add(1).unwrap();
         q.add(2).unwrap();
-        let mut tasks: Vec<WorkerTask> = (0..3).map(|_| hand.take()).collect();
+        let mut tasks: Vec<Boxed<()>> = (0..3).map(|_| hand.take()).collect();
         let counts = [Count::new(), Count::new(), Count::new()];
         assert!(tasks.iter_mut().zip(&counts).all(|(task, count)| count.poll(task).is_pending()));
         puppets.skip(2);
@@ -128,7 +129,7 @@ fn w_past_the_deadline_handlers_are_dropped_although_nobody_polls_them() {
 }
 
 /// Tasks that were polled and wait for a key, and the wakers that they were polled with.
-fn idle<const N: usize>(hand: &ByHand) -> ([WorkerTask; N], [Arc<Count>; N]) {
+fn idle<const N: usize>(hand: &ByHand) -> ([Boxed<()>; N], [Arc<Count>; N]) {
     let (mut tasks, counts) = ([(); N].map(|()| hand.take()), [(); N].map(|()| Count::new()));
     assert!(tasks.iter_mut().zip(&counts).all(|(task, count)| count.poll(task).is_pending()));
     (tasks, counts)
@@ -280,7 +281,7 @@ fn w_an_executor_that_drops_each_task_after_its_first_poll_is_not_asked_for_ever
         let worker = Worker::of(&q)
             .workers(3)
             .start_on(
-                |mut task: WorkerTask| assert!(Count::new().poll(&mut task).is_pending()),
+                |mut task: Boxed<()>| assert!(Count::new().poll(&mut task).is_pending()),
                 |run: Run<u64, Vec<u32>>| async move {
                     pending::<()>().await;
                     drop(run);
@@ -476,7 +477,7 @@ fn w_on_demand_an_executor_that_panics_reaches_no_caller() {
     run("w_on_demand_an_executor_that_panics_reaches_no_caller", || {
         let (q, _clock) = queue();
         let (_puppets, handler) = puppets();
-        let executor = |task: WorkerTask| {
+        let executor = |task: Boxed<()>| {
             drop(task);
             panic!("an executor");
         };

@@ -18,7 +18,7 @@ impl Clock for Still {
     }
 
     fn wake_at(&self, _: Instant, _: &Waker) -> Alarm {
-        Alarm::none()
+        Alarm::default()
     }
 }
 

@@ -250,7 +250,7 @@ impl fmt::Display for NotHeld {
 
 impl core::error::Error for NotHeld {}
 
-/// Numbers of keys by state, at one moment.
+/// Numbers of keys by state, and of waiting callers, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Stats {
@@ -267,6 +267,15 @@ pub struct Stats {
     /// Distinct keys that the queue keeps: those above, those known only by their failures (until expired
     /// ones are found), and those known only by a guard whose run was ended.
     pub known: usize,
+    /// Number of further keys that have room; `None` if the queue has no bound. Another caller may take the
+    /// room first.
+    pub room: Option<usize>,
+    /// Callers that wait for room: each sleeps, or has been woken and has not tried yet. Counted by the
+    /// queue: the machine leaves it 0.
+    pub adders: usize,
+    /// Callers that wait for a key and have not been woken: each sleeps. Counted by the queue: the machine
+    /// leaves it 0.
+    pub waiters: usize,
 }
 
 /// State of a key, as the queue knows it.

@@ -38,7 +38,7 @@ impl<K, V> Core<K, V> {
         if self.sweep == Sweep::Drop { 0 } else { self.timers.len() }
     }
 
-    /// Numbers of keys by state.
+    /// Numbers of keys by state, and the room.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -48,6 +48,9 @@ impl<K, V> Core<K, V> {
             waiting: self.waiting(),
             paused: self.line.paused_keys(),
             known: self.arena.len(),
+            room: self.room(),
+            adders: 0,
+            waiters: 0,
         }
     }
 

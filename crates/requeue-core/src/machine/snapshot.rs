@@ -3,7 +3,7 @@
 //! A key has its slot for as long as it is known. So a walk over the slots in the order of their numbers
 //! meets each key once that is known all the time, whatever comes and goes meanwhile.
 
-use super::answers::{KeyState, Only, Stats};
+use super::answers::{KeyState, Only};
 use super::state::Core;
 use crate::arena::{CHUNK, KeyRef};
 
@@ -12,7 +12,7 @@ const EXAMINED: usize = 4_096;
 
 impl<K, V> Core<K, V> {
     /// Lends the next keys, at most `most`, from the slot `from` on, to `each`. Returns where the next page
-    /// begins, `None` if this was the last, and the totals. A page may be empty without being the last.
+    /// begins; `None` if this was the last. A page may be empty without being the last.
     ///
     /// Each loan must be [given back](Self::take_back).
     pub fn page(
@@ -21,7 +21,7 @@ impl<K, V> Core<K, V> {
         most: usize,
         only: Option<Only>,
         mut each: impl FnMut(KeyRef<K>, KeyState),
-    ) -> (Option<u32>, Stats) {
+    ) -> Option<u32> {
         let end = self.arena.slots();
         let (mut slot, mut left, mut budget) = (from, most, most.max(EXAMINED));
         while slot < end && left > 0 && budget > 0 {
@@ -39,7 +39,7 @@ impl<K, V> Core<K, V> {
             }
             slot += 1;
         }
-        ((slot < end).then_some(slot), self.stats())
+        (slot < end).then_some(slot)
     }
 
     /// Takes back the loan of a key of a [`page`](Self::page). If there is no reason left to know the key, it

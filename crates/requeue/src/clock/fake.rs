@@ -68,20 +68,8 @@ impl FakeClock {
     #[must_use]
     #[doc(alias("NewFakeClock", "NewFakePassiveClock"))]
     pub fn new() -> Self {
-        Self::at(Instant::ORIGIN)
-    }
-
-    /// A clock that shows `now`, or one nanosecond before [`Instant::NEVER`] if `now` is that.
-    ///
-    /// ```
-    /// use requeue::{Clock, FakeClock, Instant};
-    /// let clock = FakeClock::at(Instant::from_nanos(7));
-    /// assert_eq!(clock.now(), Instant::from_nanos(7));
-    /// ```
-    #[must_use]
-    pub fn at(now: Instant) -> Self {
         let (alarms, watches) = (Alarms::new(), Alarms::new());
-        let state = State { now: now.min(LAST), alarms, watches, watchers: Vec::new() };
+        let state = State { now: Instant::ORIGIN, alarms, watches, watchers: Vec::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -114,7 +102,8 @@ impl FakeClock {
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
-    /// let clock = FakeClock::at(Instant::from_nanos(9));
+    /// let clock = FakeClock::new();
+    /// clock.set(Instant::from_nanos(9));
     /// clock.set(Instant::from_nanos(2));
     /// assert_eq!(clock.now(), Instant::from_nanos(2));
     /// ```
@@ -142,46 +131,23 @@ impl FakeClock {
         self.state.lock().alarms.len()
     }
 
-    /// The instant of the next alarm, if one will ever fire.
+    /// The instant of the next alarm, if one will ever fire. [`set`](Self::set) the clock to it to step from
+    /// alarm to alarm.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, Instant};
     /// use std::task::Waker;
     /// let clock = FakeClock::new();
-    /// assert_eq!(clock.next_alarm(), None);
-    /// let _late = clock.wake_at(Instant::from_nanos(9), Waker::noop());
-    /// let _soon = clock.wake_at(Instant::from_nanos(5), Waker::noop());
+    /// let _alarms = [9, 5].map(|nanos| clock.wake_at(Instant::from_nanos(nanos), Waker::noop()));
     /// assert_eq!(clock.next_alarm(), Some(Instant::from_nanos(5)));
+    /// while let Some(at) = clock.next_alarm() {
+    ///     clock.set(at);
+    /// }
+    /// assert_eq!(clock.now(), Instant::from_nanos(9));
     /// ```
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
         self.state.lock().alarms.soonest()
-    }
-
-    /// Moves the clock to its next alarm, fires every alarm of that instant, and returns the instant. If no
-    /// alarm will ever fire, returns `None` and moves nothing.
-    ///
-    /// # Panics
-    ///
-    /// Like [`advance`](Self::advance).
-    ///
-    /// ```
-    /// use requeue::{Clock, FakeClock, Instant};
-    /// use std::task::Waker;
-    /// let clock = FakeClock::new();
-    /// let _alarm = clock.wake_at(Instant::from_nanos(5), Waker::noop());
-    /// assert_eq!(clock.advance_to_next_alarm(), Some(Instant::from_nanos(5)));
-    /// assert_eq!(clock.now(), Instant::from_nanos(5));
-    /// assert_eq!(clock.advance_to_next_alarm(), None);
-    /// ```
-    pub fn advance_to_next_alarm(&self) -> Option<Instant> {
-        let mut next = None;
-        self.turn(|state| {
-            next = state.alarms.soonest();
-            // Never back: an alarm that another thread is about to fire may already be due.
-            next.map_or(state.now, |at| at.max(state.now))
-        });
-        next
     }
 
     /// Blocks until at least `n` alarms are set, that is, until `n` callers wait for this clock. Use it
@@ -250,7 +216,7 @@ impl FakeClock {
         if at <= state.now {
             drop(state);
             mine.wake();
-            return Alarm::none();
+            return Alarm::default();
         }
         let id = among(&mut state).set(at, mine);
         let set = state.alarms.len();

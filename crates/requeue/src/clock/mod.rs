@@ -170,7 +170,7 @@ for_pointers! {
 /// A wake-up requested of a [`Clock`]. Dropping it cancels the wake-up.
 ///
 /// Once it has fired, dropping it does nothing. A wake-up that has begun while the alarm is being dropped may
-/// still arrive.
+/// still arrive. The default alarm has nothing to cancel: it has already fired, or never will.
 ///
 /// ```
 /// use requeue::{Clock, FakeClock, Instant};
@@ -181,6 +181,7 @@ for_pointers! {
 /// drop(alarm);
 /// assert_eq!(clock.alarms(), 0);
 /// ```
+#[derive(Default)]
 #[must_use = "dropping an alarm takes it back"]
 pub struct Alarm(Option<Box<dyn FnOnce() + Send + Sync>>);
 
@@ -198,15 +199,6 @@ impl Alarm {
     /// ```
     pub fn on_drop(take_back: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(take_back)))
-    }
-
-    /// An alarm with nothing to cancel: it has already fired, or never will.
-    ///
-    /// ```
-    /// drop(requeue::Alarm::none());
-    /// ```
-    pub fn none() -> Self {
-        Self(None)
     }
 }
 

@@ -208,11 +208,11 @@ impl Timer {
 
     fn wake_at(&'static self, at: Instant, waker: &Waker) -> Alarm {
         if at.is_never() {
-            return Alarm::none();
+            return Alarm::default();
         }
         if at <= SystemClock.now() {
             waker.wake_by_ref();
-            return Alarm::none();
+            return Alarm::default();
         }
         // Cloning a waker is foreign code: not under the lock.
         let waker = waker.clone();
@@ -220,7 +220,7 @@ impl Timer {
             Ok(id) => Alarm::on_drop(move || drop(self.take_back(id))),
             Err(waker) => {
                 waker.wake();
-                Alarm::none()
+                Alarm::default()
             }
         }
     }

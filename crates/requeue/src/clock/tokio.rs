@@ -120,12 +120,12 @@ impl Clock for TokioClock {
         let now = self.now();
         if at <= now {
             waker.wake_by_ref();
-            return Alarm::none();
+            return Alarm::default();
         }
         let since_origin = at.saturating_since(Instant::ORIGIN);
         let deadline = self.origin.checked_add(since_origin);
         let Some(deadline) = deadline.filter(|_| !at.is_never()) else {
-            return Alarm::none();
+            return Alarm::default();
         };
         let slot = Arc::new(Mutex::new(Slot::Here(waker.clone())));
         let ringer = Ringer { slot: Arc::clone(&slot), at, clock: self.clone() };

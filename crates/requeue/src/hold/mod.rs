@@ -31,6 +31,7 @@ pub(crate) use self::later::Later;
 use self::later::Laters;
 pub(crate) use self::work_watcher::Seen;
 use crate::Instant;
+use crate::Stats;
 use crate::adders::{Adders, OnDropped};
 use crate::clock::Clock;
 use crate::engine_gauges::ReadEngine;
@@ -61,6 +62,15 @@ pub(crate) struct State<K, V> {
     /// State last announced to drains: the number of releases, and until when waiting keys are waited for.
     drain_notice: (u64, Option<Instant>),
     far: FarState,
+}
+
+impl<K, V> State<K, V> {
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = self.core.stats();
+        stats.adders = self.adders.len();
+        stats.waiters = self.waiters.waiting();
+        stats
+    }
 }
 
 /// Work to do when a lock hold ends. Noted in the state machine, beside the state machine's own such work, so

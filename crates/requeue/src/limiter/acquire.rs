@@ -1,6 +1,6 @@
 //! Waits for tokens: one implementation for threads and tasks.
 
-use super::bucket::{Lent, TokenBucket};
+use super::bucket::TokenBucket;
 use super::ledger::Promise;
 use super::pace::Refusal;
 use crate::Instant;
@@ -45,8 +45,8 @@ use std::time::Duration;
 /// ```
 #[must_use = "an Acquire takes nothing and waits for nothing until it is awaited or `.wait()`ed on"]
 pub struct Acquire<'b> {
-    bucket: Lent<'b, TokenBucket>,
-    clock: Lent<'b, dyn Clock>,
+    bucket: &'b TokenBucket,
+    clock: &'b dyn Clock,
     n: u32,
     limit: TimeLimit,
     stage: Stage,
@@ -84,41 +84,26 @@ messages!(AcquireError {
 });
 
 impl<'b> Acquire<'b> {
-    pub(super) fn new(bucket: Lent<'b, TokenBucket>, n: u32, clock: Lent<'b, dyn Clock>) -> Self {
+    pub(super) fn new(bucket: &'b TokenBucket, n: u32, clock: &'b dyn Clock) -> Self {
         Self { bucket, clock, n, limit: TimeLimit::After(Duration::MAX), stage: Stage::New, alarm: None }
     }
 
-    /// Waits for at most `timeout` from the first poll. The wait's length is known from the start, so one
-    /// that would be too long fails at once.
-    ///
-    /// ```
-    /// use requeue::{FakeClock, limiter::{TokenBucket, AcquireError}};
-    /// use std::time::Duration;
-    /// let (bucket, clock) = (TokenBucket::new(1.0, 1)?, FakeClock::new());
-    /// bucket.acquire(1, &clock).wait().unwrap();
-    /// let second = bucket.acquire(1, &clock).timeout(Duration::from_millis(999));
-    /// assert_eq!(second.wait(), Err(AcquireError::TimedOut));
-    /// # Ok::<_, requeue::limiter::LimiterError>(())
-    /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.limit = TimeLimit::After(timeout);
-        self
-    }
-
-    /// Waits at most until `at`, an instant of the clock that this waits with. Replaces a
-    /// [`timeout`](Self::timeout), and a later `timeout` replaces it.
+    /// Waits until `limit` at most: for a [`Duration`] from the first poll, or until an [`Instant`] of the clock
+    /// that this waits with. The wait's length is known from the start, so one that would be too long fails at
+    /// once.
     ///
     /// ```
     /// use requeue::{Clock, FakeClock, limiter::{TokenBucket, AcquireError}};
     /// use std::time::Duration;
     /// let (bucket, clock) = (TokenBucket::new(1.0, 1)?, FakeClock::new());
     /// bucket.acquire(1, &clock).wait().unwrap();
-    /// let soon = clock.now() + Duration::from_millis(999);
-    /// assert_eq!(bucket.acquire(1, &clock).deadline(soon).wait(), Err(AcquireError::TimedOut));
+    /// let soon = Duration::from_millis(999);
+    /// assert_eq!(bucket.acquire(1, &clock).timeout(soon).wait(), Err(AcquireError::TimedOut));
+    /// assert_eq!(bucket.acquire(1, &clock).timeout(clock.now() + soon).wait(), Err(AcquireError::TimedOut));
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
-    pub fn deadline(mut self, at: Instant) -> Self {
-        self.limit = TimeLimit::At(at);
+    pub fn timeout(mut self, limit: impl Into<TimeLimit>) -> Self {
+        self.limit = limit.into();
         self
     }
 

@@ -8,8 +8,6 @@ use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use crate::Instant;
 use crate::clock::Clock;
 use crate::lock::Lock;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A token bucket: it holds at most `burst` tokens, starts full, and fills at `rate` tokens per second.
@@ -71,12 +69,13 @@ impl TokenBucket {
     /// Takes `n` tokens that are there now or will be later, and returns when.
     ///
     /// The tokens are gone whether the caller waits for them or not: see
-    /// [`Reservation::cancel`].
+    /// [`Reservation::cancel`]. If they can never be had, [`ready_at`](Reservation::ready_at) is
+    /// [`Instant::NEVER`] and nothing is taken.
     ///
     /// ```
     /// use requeue::{Instant, limiter::TokenBucket};
     /// let bucket = TokenBucket::new(1.0, 5)?;
-    /// assert!(bucket.reserve(6, Instant::ORIGIN).is_never());
+    /// assert!(bucket.reserve(6, Instant::ORIGIN).ready_at().is_never());
     /// assert!(bucket.reserve(5, Instant::ORIGIN).delay().is_zero());
     /// assert_eq!(bucket.reserve(2, Instant::ORIGIN).delay().as_secs(), 2);
     /// # Ok::<_, requeue::limiter::LimiterError>(())
@@ -84,43 +83,10 @@ impl TokenBucket {
     #[inline]
     #[doc(alias("ReserveN"))]
     pub fn reserve(&self, n: u32, now: Instant) -> Reservation<'_> {
-        self.reserve_within(n, now, Duration::MAX)
+        Reservation { bucket: self, promise: self.try_reserve(n, now, Duration::MAX).ok() }
     }
 
-    /// Like [`reserve`](Self::reserve), unless it takes longer than `at_most`: then nothing is taken, and the
-    /// reservation never comes.
-    ///
-    /// ```
-    /// use requeue::{Instant, limiter::TokenBucket};
-    /// use std::time::Duration;
-    /// let bucket = TokenBucket::new(1.0, 1)?;
-    /// assert!(bucket.allow(1, Instant::ORIGIN));
-    /// assert!(bucket.reserve_within(1, Instant::ORIGIN, Duration::from_millis(999)).is_never());
-    /// assert!(!bucket.reserve_within(1, Instant::ORIGIN, Duration::from_secs(1)).is_never());
-    /// # Ok::<_, requeue::limiter::LimiterError>(())
-    /// ```
-    #[inline]
-    pub fn reserve_within(&self, n: u32, now: Instant, at_most: Duration) -> Reservation<'_> {
-        Reservation { bucket: Lent::Borrowed(self), promise: self.try_reserve(n, now, at_most).ok() }
-    }
-
-    /// Like [`reserve`](Self::reserve), with its own reference to the bucket, so that the reservation can be
-    /// moved into a task or kept in a struct.
-    ///
-    /// ```
-    /// use requeue::{Instant, limiter::TokenBucket};
-    /// use std::sync::Arc;
-    /// let bucket = Arc::new(TokenBucket::new(1.0, 5)?);
-    /// let reservation = bucket.reserve_owned(5, Instant::ORIGIN);
-    /// std::thread::spawn(move || reservation.cancel(Instant::ORIGIN)).join().unwrap();
-    /// assert_eq!(bucket.tokens(Instant::ORIGIN), 5.0);
-    /// # Ok::<_, requeue::limiter::LimiterError>(())
-    /// ```
-    pub fn reserve_owned(self: &Arc<Self>, n: u32, now: Instant) -> Reservation<'static> {
-        Reservation { bucket: Lent::Owned(self.clone()), promise: self.reserve(n, now).promise }
-    }
-
-    /// [`reserve_within`](Self::reserve_within), with the reason if nothing is taken.
+    /// Like [`reserve`](Self::reserve), unless it takes longer than `at_most`. Says why nothing is taken.
     #[inline]
     pub(super) fn try_reserve(&self, n: u32, now: Instant, at_most: Duration) -> Result<Promise, Refusal> {
         let at_most = u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX);
@@ -156,31 +122,19 @@ impl TokenBucket {
     }
 
     /// Waits for `n` tokens on `clock`: `.await` it or call [`Acquire::wait`]. [`Acquire`] says what dropping
-    /// the wait does.
-    ///
-    /// ```
-    /// use requeue::{FakeClock, limiter::TokenBucket};
-    /// let (bucket, clock) = (TokenBucket::new(10.0, 1)?, FakeClock::new());
-    /// bucket.acquire(1, &clock).wait()?;
-    /// # Ok::<_, Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("Wait", "WaitN"))]
-    pub fn acquire<'b>(&'b self, n: u32, clock: &'b dyn Clock) -> Acquire<'b> {
-        Acquire::new(Lent::Borrowed(self), n, Lent::Borrowed(clock))
-    }
-
-    /// Like [`acquire`](Self::acquire), with its own references, so that the wait can be moved into a task.
+    /// the wait does. A task that owns its reference to the bucket begins the wait itself:
     ///
     /// ```
     /// use requeue::{SystemClock, limiter::TokenBucket};
     /// use std::sync::Arc;
     /// let bucket = Arc::new(TokenBucket::new(10.0, 1)?);
-    /// let task = smol::spawn(bucket.acquire_owned(1, Arc::new(SystemClock)));
+    /// let task = smol::spawn(async move { bucket.acquire(1, &SystemClock).await });
     /// smol::block_on(task)?;
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn acquire_owned(self: &Arc<Self>, n: u32, clock: Arc<dyn Clock>) -> Acquire<'static> {
-        Acquire::new(Lent::Owned(self.clone()), n, Lent::Owned(clock))
+    #[doc(alias("Wait", "WaitN"))]
+    pub fn acquire<'b>(&'b self, n: u32, clock: &'b dyn Clock) -> Acquire<'b> {
+        Acquire::new(self, n, clock)
     }
 
     /// Sets the rate from `now` on. The bucket's tokens, or its debt, stay.
@@ -300,26 +254,9 @@ fn checked(rate: f64) -> Result<(), LimiterError> {
 /// ```
 #[must_use = "the tokens are taken, but may be there only later: see `delay`"]
 pub struct Reservation<'b> {
-    bucket: Lent<'b, TokenBucket>,
+    bucket: &'b TokenBucket,
     /// `None`: it never comes, and nothing was taken.
     promise: Option<Promise>,
-}
-
-/// Borrowed, or an own reference.
-pub(super) enum Lent<'b, T: ?Sized> {
-    Borrowed(&'b T),
-    Owned(Arc<T>),
-}
-
-impl<T: ?Sized> Deref for Lent<'_, T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        match self {
-            Self::Borrowed(lent) => lent,
-            Self::Owned(own) => own,
-        }
-    }
 }
 
 impl Reservation<'_> {
@@ -343,7 +280,7 @@ impl Reservation<'_> {
         self.promise.as_ref().map_or(Duration::MAX, |promise| promise.grant.delay())
     }
 
-    /// The instant when the tokens are available; [`Instant::NEVER`] if never.
+    /// The instant when the tokens are available; [`Instant::NEVER`] if never: then nothing was taken.
     ///
     /// ```
     /// # use requeue::{Instant, limiter::TokenBucket};
@@ -354,23 +291,9 @@ impl Reservation<'_> {
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```
     #[must_use]
+    #[doc(alias("OK"))]
     pub fn ready_at(&self) -> Instant {
         self.promise.as_ref().map_or(Instant::NEVER, |promise| promise.grant.ready_at())
-    }
-
-    /// Whether the tokens can never be had. Then nothing was taken.
-    ///
-    /// ```
-    /// # use requeue::{Instant, limiter::TokenBucket};
-    /// let bucket = TokenBucket::new(10.0, 5)?;
-    /// assert!(bucket.reserve(6, Instant::ORIGIN).is_never());
-    /// assert_eq!(bucket.tokens(Instant::ORIGIN), 5.0);
-    /// # Ok::<_, requeue::limiter::LimiterError>(())
-    /// ```
-    #[must_use]
-    #[doc(alias("OK"))]
-    pub fn is_never(&self) -> bool {
-        self.promise.is_none()
     }
 
     /// Returns those of the `n` reserved tokens that no later reservation relies on: `n - rate x (latest

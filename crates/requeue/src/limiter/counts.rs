@@ -41,7 +41,7 @@ impl FailureCount {
 
 impl<K, C> CountingLimiter<K, C, RandomState> {
     pub(super) fn new(curve: C) -> Self {
-        let records = Records::new(RandomState::new());
+        let records = Records::new(RandomState::default());
         Self { curve, records, expire_after: None, seen: AtomicU64::new(0) }
     }
 }

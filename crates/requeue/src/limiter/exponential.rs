@@ -114,7 +114,7 @@ impl<K, S> Exponential<K, S> {
     /// use requeue::{Instant, RateLimiter, limiter::Exponential};
     /// use std::time::Duration;
     /// let limiter = Exponential::new(Duration::from_millis(1), Duration::from_secs(1))?
-    ///     .hasher(std::hash::RandomState::new());
+    ///     .hasher(std::hash::RandomState::default());
     /// assert_eq!(limiter.when(&"a", Instant::ORIGIN), Duration::from_millis(1));
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```

@@ -83,7 +83,7 @@ impl<K, S> FastSlow<K, S> {
     /// use requeue::{Instant, RateLimiter, limiter::FastSlow};
     /// use std::time::Duration;
     /// let limiter = FastSlow::new(Duration::ZERO, Duration::from_secs(1), 3)
-    ///     .hasher(std::hash::RandomState::new());
+    ///     .hasher(std::hash::RandomState::default());
     /// assert_eq!(limiter.when(&"a", Instant::ORIGIN), Duration::ZERO);
     /// ```
     #[must_use = "this is the limiter with that hasher"]

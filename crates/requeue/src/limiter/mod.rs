@@ -58,6 +58,6 @@ pub use self::fast_slow::FastSlow;
 pub use self::jitter::Jitter;
 pub use self::max_wait::WithMaxWait;
 pub use self::per_key_bucket::PerKeyBucket;
-pub(crate) use self::rate_limiter::sealed;
-pub use self::rate_limiter::{Keeps, RateLimiter};
+pub use self::rate_limiter::RateLimiter;
+pub(crate) use self::rate_limiter::{Keeps, sealed};
 pub use self::window::Window;

@@ -47,7 +47,7 @@ impl<K> PerKeyBucket<K> {
     /// ```
     pub fn new(rate: f64, burst: u32) -> Result<Self, LimiterError> {
         can_grant(rate, burst)?;
-        Ok(Self { rate, burst, pace: Pace::new(rate, burst), levels: Records::new(RandomState::new()) })
+        Ok(Self { rate, burst, pace: Pace::new(rate, burst), levels: Records::new(RandomState::default()) })
     }
 }
 
@@ -56,7 +56,7 @@ impl<K, S> PerKeyBucket<K, S> {
     ///
     /// ```
     /// use requeue::{Instant, RateLimiter, limiter::PerKeyBucket};
-    /// let limiter = PerKeyBucket::new(1.0, 1)?.hasher(std::hash::RandomState::new());
+    /// let limiter = PerKeyBucket::new(1.0, 1)?.hasher(std::hash::RandomState::default());
     /// assert!(limiter.when(&"a", Instant::ORIGIN).is_zero());
     /// # Ok::<_, requeue::limiter::LimiterError>(())
     /// ```

@@ -68,7 +68,7 @@ fn a_wait_that_the_same_task_polls_again_asks_the_clock_for_its_deadline_once() 
 #[test]
 fn a_wait_whose_deadline_never_comes_asks_nothing_of_the_clock() {
     let (q, clock) = queue();
-    let (mut after, mut at) = (q.get().timeout(Duration::MAX), q.get().deadline(Instant::NEVER));
+    let (mut after, mut at) = (q.get().timeout(Duration::MAX), q.get().timeout(Instant::NEVER));
     assert!(poll(&mut after).is_pending() && poll(&mut at).is_pending());
     assert_eq!(clock.asked(), 0);
 }

@@ -5,15 +5,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// One worker, as an executor is given it to run. See [`Spawn`].
-///
-/// ```
-/// use requeue::WorkerTask;
-/// let task: WorkerTask = Box::pin(async { println!("works") });
-/// smol::block_on(task);
-/// ```
-pub type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// An executor that workers run on: anything that can run a future beside others.
 ///
 /// A closure is one, and so is `Tokio` (feature `tokio`):
@@ -43,14 +34,16 @@ pub trait Spawn: Send + Sync + 'static {
     /// thread that rings the clock's alarms.
     ///
     /// ```
-    /// use requeue::{Spawn, WorkerTask};
-    /// use std::sync::mpsc;
+    /// use requeue::Spawn;
+    /// use std::{future::Future, pin::Pin, sync::mpsc};
+    ///
+    /// type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
     ///
     /// /// An executor that somebody else drives.
-    /// struct Sent(mpsc::Sender<WorkerTask>);
+    /// struct Sent(mpsc::Sender<Task>);
     ///
     /// impl Spawn for Sent {
-    ///     fn spawn(&self, task: WorkerTask) {
+    ///     fn spawn(&self, task: Task) {
     ///         let _ = self.0.send(task); // nobody there to take it: it is dropped
     ///     }
     /// }
@@ -60,11 +53,11 @@ pub trait Spawn: Send + Sync + 'static {
     /// # assert_eq!(tasks.try_iter().count(), 2);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    fn spawn(&self, task: WorkerTask);
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 }
 
-impl<F: Fn(WorkerTask) + Send + Sync + 'static> Spawn for F {
-    fn spawn(&self, task: WorkerTask) {
+impl<F: Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static> Spawn for F {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self(task);
     }
 }
@@ -153,7 +146,7 @@ impl Tokio {
 
 #[cfg(feature = "tokio")]
 impl Spawn for Tokio {
-    fn spawn(&self, task: WorkerTask) {
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         // a runtime that has been shut down drops it
         drop(self.0.spawn(task));
     }

@@ -24,13 +24,12 @@ mod tasks;
 mod threads;
 
 pub use self::builder::WorkerBuilder;
+pub use self::executor::Spawn;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::executor::{NoTokioRuntime, Tokio};
-pub use self::executor::{Spawn, WorkerTask};
 pub use self::future::WorkerFuture;
 pub use self::handle::Worker;
 pub use self::outcome::{Fate, IntoOutcome, Outcome, RunReport};
-pub use self::pool_size::PoolSize;
 pub use self::run::Run;
 pub use self::stop::{Stop, StopReport};

@@ -7,17 +7,8 @@ use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
 /// Maximum number of workers. More are refused, because each task takes memory before it has a key.
 pub(super) const MOST_WORKERS: usize = 1 << 20;
 
-/// The number of workers: a number, or a range in which their number follows the work. Made from `4`,
-/// `0..=256`, `..=256` or `1..`, and given to [`WorkerBuilder::workers`](crate::WorkerBuilder::workers) and
-/// [`Worker::resize`](crate::Worker::resize), which say what a range means.
-///
-/// ```
-/// use requeue::PoolSize;
-/// assert_eq!(PoolSize::from(4), PoolSize::from(4..=4));
-/// assert_eq!(PoolSize::from(..=256), PoolSize::from(0..=256));
-/// // without an upper end: as many as there can be, 2^20
-/// assert_eq!(PoolSize::from(1..), PoolSize::from(1..=1_048_576));
-/// ```
+/// The number of workers, or the range in which their number follows the work. Users cannot name it: they
+/// write a number or a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PoolSize {
     pub(super) least: usize,

@@ -10,13 +10,19 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
+fn clock_at(now: Instant) -> FakeClock {
+    let clock = FakeClock::new();
+    clock.set(now);
+    clock
+}
+
 fn ns(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
 #[test]
 fn d10_time_moves_only_when_it_is_moved_and_clones_share_it() {
-    let clock = FakeClock::at(at(3));
+    let clock = clock_at(at(3));
     let clone = clock.clone();
     assert_eq!((clock.now(), clone.now()), (at(3), at(3)));
     clone.advance(ns(4));
@@ -55,7 +61,7 @@ fn d10_wakers_run_after_the_time_has_moved_and_without_the_lock() {
 
 #[test]
 fn d4_an_instant_that_has_come_rings_at_once() {
-    let clock = FakeClock::at(at(5));
+    let clock = clock_at(at(5));
     let rings = Rings::new();
     let _now = clock.wake_at(at(5), &rings.waker("now"));
     let _past = clock.wake_at(at(4), &rings.waker("past"));
@@ -112,7 +118,7 @@ fn d10_a_waker_that_panics_keeps_no_other_asleep_and_the_mover_hears_of_it() {
 
 #[test]
 fn d10_a_clock_that_jumps_back_rings_nothing_twice_and_keeps_its_alarms() {
-    let clock = FakeClock::at(at(10));
+    let clock = clock_at(at(10));
     let rings = Rings::new();
     let _soon = clock.wake_at(at(11), &rings.waker("soon"));
     let _late = clock.wake_at(at(15), &rings.waker("late"));
@@ -126,13 +132,12 @@ fn d10_a_clock_that_jumps_back_rings_nothing_twice_and_keeps_its_alarms() {
 
 #[test]
 fn d8_never_does_not_come_however_far_the_clock_moves() {
-    let clock = FakeClock::at(Instant::NEVER);
+    let clock = clock_at(Instant::NEVER);
     assert!(!clock.now().is_never());
     let rings = Rings::new();
     let _never = clock.wake_at(Instant::NEVER, &rings.waker("never"));
     clock.advance(Duration::MAX);
     clock.set(Instant::NEVER);
-    assert_eq!(clock.advance_to_next_alarm(), None);
     assert!(clock.now() < Instant::NEVER);
     assert!(rings.so_far().is_empty());
     assert_eq!((clock.alarms(), clock.next_alarm()), (1, None));
@@ -142,11 +147,12 @@ fn d8_never_does_not_come_however_far_the_clock_moves() {
 fn d10_stepping_from_alarm_to_alarm_visits_every_instant_once() {
     let clock = FakeClock::new();
     let _alarms = [5, 9, 5].map(|nanos| clock.wake_at(at(nanos), Waker::noop()));
-    assert_eq!(clock.advance_to_next_alarm(), Some(at(5)));
-    assert_eq!(clock.alarms(), 1);
-    assert_eq!(clock.advance_to_next_alarm(), Some(at(9)));
-    assert_eq!(clock.advance_to_next_alarm(), None);
-    assert_eq!(clock.now(), at(9));
+    for (next, left) in [(5, 1), (9, 0)] {
+        assert_eq!(clock.next_alarm(), Some(at(next)));
+        clock.set(at(next));
+        assert_eq!(clock.alarms(), left);
+    }
+    assert_eq!(clock.next_alarm(), None);
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn an_alarm_may_outlive_its_clock() {
 
 #[test]
 fn debug_tells_the_time_and_who_waits() {
-    let clock = FakeClock::at(at(5));
+    let clock = clock_at(at(5));
     let _alarm = clock.wake_at(at(6), Waker::noop());
     assert_eq!(format!("{clock:?}"), "FakeClock { now: Instant(5ns), alarms: 1 }");
 }

@@ -199,7 +199,7 @@ fn d4_a_waker_that_panics_keeps_no_other_asleep() {
     let due = soon();
     let _alarms = [
         T.wake_at(in_a_century(), Waker::noop()),
-        T.set(due, panics()).map_or(Alarm::none(), |id| Alarm::on_drop(move || drop(T.take_back(id)))),
+        T.set(due, panics()).map_or(Alarm::default(), |id| Alarm::on_drop(move || drop(T.take_back(id)))),
         T.wake_at(due + Duration::from_micros(100), &rings.waker("after")),
     ];
     assert_eq!(rings.next(), "after");

@@ -96,7 +96,8 @@ fn until(holds: impl Fn() -> bool) {
 
 #[test]
 fn runs_are_told_in_the_order_in_which_their_limits_end_wherever_the_clock_goes() {
-    let clock = FakeClock::at(ms(1_000));
+    let clock = FakeClock::new();
+    clock.set(ms(1_000));
     let q = WorkQueue::builder().clock(clock.clone()).build().unwrap();
     let ((tell, told), (begin, began)) = (channel(), channel());
     let worker = Worker::of(&q)

@@ -115,3 +115,10 @@ fn a_set_with_a_worker_that_waits_keeps_no_watcher() {
     supply.set.stop_taking();
     supply.set.leave(0);
 }
+
+#[test]
+fn a_number_of_workers_can_be_written_in_four_ways() {
+    assert_eq!(PoolSize::from(4), PoolSize::from(4..=4));
+    assert_eq!(PoolSize::from(..=256), PoolSize::from(0..=256));
+    assert_eq!(PoolSize::from(1..), PoolSize::from(1..=1_048_576), "without an upper end: all there can be");
+}
