@@ -25,7 +25,15 @@ impl BuildHasher for RandomState {
     }
 }
 
-/// The hasher that [`RandomState`] builds. Users cannot name it.
+/// The hasher that [`RandomState`] builds. Cannot be named outside.
+///
+/// ```
+/// use std::hash::{BuildHasher, Hasher};
+/// let state = requeue::RandomState::default();
+/// let mut hasher = state.build_hasher();
+/// hasher.write_u64(7);
+/// assert_eq!(hasher.finish(), state.hash_one(7u64));
+/// ```
 #[derive(Clone)]
 pub struct KeyHasher(foldhash::quality::FoldHasher<'static>);
 

@@ -1,7 +1,5 @@
 //! Waiting for room in a queue with a bound (rule B8).
 
-#[cfg(doc)]
-use crate::AddError;
 use crate::add::Add;
 use crate::adding::{Kept, refused};
 use crate::blocking::block_on;

@@ -540,6 +540,16 @@ pub(crate) enum Step<T> {
 }
 
 /// The time limit of a wait. Cannot be named outside: users write a [`Duration`] or an [`Instant`].
+///
+/// ```
+/// # use requeue::{Clock, FakeClock, WorkQueue};
+/// # use std::time::Duration;
+/// let clock = FakeClock::new();
+/// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
+/// assert!(q.get().timeout(Duration::ZERO).wait().is_err());
+/// assert!(q.get().timeout(clock.now()).wait().is_err());
+/// # Ok::<(), requeue::BuildError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum TimeLimit {
     /// Time since the first look.

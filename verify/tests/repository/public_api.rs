@@ -411,7 +411,7 @@ fn the_face_of_the_queue_does_not_grow() {
     };
     let functions = listing.lines().filter(|line| is_function(line)).count();
     let types = names.iter().filter(|name| name.starts_with(|first: char| first.is_uppercase())).count();
-    assert!(functions <= 253, "{functions} functions, and there were 253");
+    assert!(functions <= 256, "{functions} functions, and there were 256");
     assert!(types <= 103, "{types} types, and there were 103");
     assert!(functions > 150 && types > 50, "they are counted: {functions} functions, {types} types");
 }

@@ -7,8 +7,18 @@ use std::ops::{RangeFrom, RangeInclusive, RangeToInclusive};
 /// Maximum number of workers. More are refused, because each task takes memory before it has a key.
 pub(super) const MOST_WORKERS: usize = 1 << 20;
 
-/// The number of workers, or the range in which their number follows the work. Users cannot name it: they
-/// write a number or a range.
+/// The number of workers, or the range in which their number follows the work. Cannot be
+/// named outside: users write a number or a range.
+///
+/// ```
+/// # use requeue::{WorkQueue, Worker};
+/// # let q = WorkQueue::<u32>::new();
+/// let worker = Worker::of(&q).workers(4).start_threads(|_| ())?;
+/// worker.resize(0..=256)?;
+/// worker.resize(..=256)?;
+/// worker.resize(1..)?; // without an upper end: at most 2^20
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PoolSize {
     pub(super) least: usize,
