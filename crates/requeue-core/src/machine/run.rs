@@ -405,7 +405,7 @@ impl<K, V> Core<K, V> {
         // the retry's priority; read now, because entering the line overwrites it
         let priority = self.line.run_priority(slot);
         if dirty {
-            self.ready_if_dirty(slot);
+            self.make_dirty_ready(slot);
         }
         let delay = self.delay_of(slot, how, dirty, afresh);
         if let (How::Retry(_), None, false) = (how, delay, dirty) {
@@ -450,7 +450,7 @@ impl<K, V> Core<K, V> {
 
     /// Makes a key that was dirty ready.
     #[inline]
-    fn ready_if_dirty(&mut self, slot: u32) {
+    fn make_dirty_ready(&mut self, slot: u32) {
         self.dirty -= 1;
         self.ready += 1;
         self.arena.set_flags(slot, self.arena.flags(slot) | READY);
