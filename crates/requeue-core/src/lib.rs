@@ -6,8 +6,8 @@
 //! use. Its interface has no examples, and changes with any release.
 //!
 //! The caller must: begin every lock hold of a look (a get, a count, a state, a shutdown) with
-//! [`Core::advance`] and the time, and call it until it says that there is no more to do; begin every other
-//! hold (an add, the end of a run) with [`Core::begin`]; call [`Core::conclude`] before unlocking; after
+//! [`Core::advance`] and the time, and call it until it says that there is no more to do; begin any other hold (an
+//! add, the end of a run) with [`Core::begin`], if the time was read for it; call [`Core::conclude`] before unlocking; after
 //! unlocking, drop what the calls and [`Core::take_trash`] returned; pass equal hashes for equal keys.
 
 #![no_std]

@@ -107,7 +107,7 @@ fn an_immediate_trigger_fires_no_timer_even_of_its_own_key() {
     let second = Duration::from_secs(1);
     let delay = Delay::After(second, Policy::Earliest);
     core.add(&mut Trigger::new(1, None), 1, delay).expect("open");
-    assert!(!core.begin(Some(Instant::ORIGIN + second)));
+    assert!(!core.begin(Instant::ORIGIN + second));
     add(&mut core, 1);
     assert_eq!((core.len(), core.stats().waiting), (1, 1));
 }

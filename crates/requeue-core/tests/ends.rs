@@ -192,10 +192,9 @@ fn a_call_that_is_no_look_is_told_when_a_drain_s_deadline_has_passed() {
     let mut core = queue();
     add(&mut core, 1, &[]);
     core.begin_drain(WaitingKeys::Wait, at(5));
-    assert!(!core.begin(Some(at(4))));
-    assert!(!core.begin(None));
-    assert!(core.begin(Some(at(5))));
+    assert!(!core.begin(at(4)));
+    assert!(core.begin(at(5)));
     assert!(!core.is_shut_down(), "advance does it");
     while core.advance(at(5)) {}
-    assert!(core.is_shut_down() && !core.begin(Some(at(6))));
+    assert!(core.is_shut_down() && !core.begin(at(6)));
 }

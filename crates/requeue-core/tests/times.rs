@@ -148,14 +148,14 @@ fn a_call_that_sets_a_timer_takes_the_one_that_is_due_as_fired() {
     let waiting_until = |core: &Core<u32>| core.state(&1, 1).and_then(|state| state.waiting_until);
     let mut core = queue(Order::Fifo);
     add(&mut core, 0, 1, 1);
-    assert!(!core.begin(Some(at(2))));
+    assert!(!core.begin(at(2)));
     let later = Delay::After(secs(5), Policy::Earliest);
     core.add(&mut Trigger::new(1, None), 1, later).expect("open");
     assert_eq!((core.len(), waiting_until(&core)), (1, Some(at(7))));
     // and so does the end of a run
     let run = get(&mut core, 2);
     add(&mut core, 2, 1, 1);
-    assert!(!core.begin(Some(at(4))));
+    assert!(!core.begin(at(4)));
     let ended = core.end(run, How::Again(secs(9)), None);
     assert!(ended.is_ok());
     assert_eq!((core.len(), waiting_until(&core)), (1, Some(at(13))), "the timer made it dirty");

@@ -58,19 +58,14 @@ impl<K, V> Core<K, V> {
         }
     }
 
-    /// Begins a lock hold of a call that is not a look: an add, or the end of a run. Such a call fires no
-    /// timers. `now` is the time, if the call has read it. True if [`advance`](Self::advance) must come
-    /// first, because the deadline of a drain has passed.
+    /// Begins a lock hold of a call that is not a look and has read the time: an add, or the end of a run. Such a
+    /// call fires no timers. True if [`advance`](Self::advance) must come first, because the deadline of a drain
+    /// has passed.
     #[inline]
-    pub fn begin(&mut self, now: Option<Instant>) -> bool {
+    pub fn begin(&mut self, now: Instant) -> bool {
         self.repair_suspect();
-        match now {
-            Some(now) => {
-                self.pass(now);
-                self.pending_work & (pending_work::ENDING | pending_work::GROUPS) != 0 && self.begin_more()
-            }
-            None => false,
-        }
+        self.pass(now);
+        self.pending_work & (pending_work::ENDING | pending_work::GROUPS) != 0 && self.begin_more()
     }
 
     fn begin_more(&mut self) -> bool {

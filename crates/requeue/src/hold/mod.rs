@@ -291,7 +291,7 @@ impl<K, V> Shared<K, V> {
         let now = reading.unwrap_or_else(|| self.clock.now());
         let mut hold = self.lock_by(by);
         hold.reading = Some(now);
-        if hold.core.begin(Some(now)) { self.advance_more(hold, &mut Some(now)) } else { hold }
+        if hold.core.begin(now) { self.advance_more(hold, &mut Some(now)) } else { hold }
     }
 
     /// Slow path of [`hold_to_look`](Self::hold_to_look), with the lock held: the time was not read, or more is due than
