@@ -251,7 +251,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     } else {
         "something that is not text".to_string()
     };
-    // what was panicked with may panic when it is dropped
+    // a panic's payload may panic when it is dropped
     quietly(|| drop(panic));
     text
 }
