@@ -1,8 +1,8 @@
 //! Batches of adds: triggers that are recorded while one statement runs are written by the next.
 
 use crate::link::{ANSWERS, Call, Failed, Link};
-use crate::sleepers::{Sleepers, WAKE};
 use crate::typed::Param;
+use crate::wakeups::{WAKE, Wakeups};
 use futures_util::future::{Either, poll_immediate, ready, select};
 use requeue::Added;
 use requeue_engine::EngineError;
@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio_postgres::types::Json;
 
 /// Maximum number of triggers written at once, so that no caller waits for an endless statement.
-const MOST: usize = 1000;
+const TRIGGERS_AT_ONCE: usize = 1000;
 
 /// Maximum size in bytes of a key on a server, and of a group's name: PostgreSQL's indexes keep no longer
 /// ones. A trigger with a longer one is refused, with an error that names it.
@@ -65,7 +65,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct AddBatcher {
-    sleepers: Arc<Sleepers>,
+    wakeups: Arc<Wakeups>,
     noted: Mutex<VecDeque<(TriggerRow, OnWritten)>>,
     wake: Notify,
 }
@@ -97,8 +97,8 @@ pub(crate) fn priority(stored: i32) -> i16 {
 }
 
 impl AddBatcher {
-    pub(crate) fn new(sleepers: Arc<Sleepers>) -> Self {
-        Self { sleepers, noted: Mutex::default(), wake: Notify::new() }
+    pub(crate) fn new(wakeups: Arc<Wakeups>) -> Self {
+        Self { wakeups, noted: Mutex::default(), wake: Notify::new() }
     }
 
     pub(crate) fn note(&self, trigger: TriggerRow, told: OnWritten) {
@@ -113,8 +113,10 @@ impl AddBatcher {
     /// The recorded triggers for the next statement; `None` if there are none.
     fn next(&self) -> Option<(Vec<TriggerRow>, Vec<OnWritten>)> {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let sizes =
-            noted.iter().take(MOST).map(|(it, _)| it.value.as_ref().map_or(0, |value| value.get().len()));
+        let sizes = noted
+            .iter()
+            .take(TRIGGERS_AT_ONCE)
+            .map(|(it, _)| it.value.as_ref().map_or(0, |value| value.get().len()));
         let most = fitting(sizes);
         (most > 0).then(|| noted.drain(..most).unzip())
     }
@@ -130,81 +132,115 @@ impl AddBatcher {
     /// waking a thread takes as long as looking a key up. If triggers are written, the next statement waits
     /// for the answer and is larger for it: the server waits for the disk once for all of them. If that took
     /// long it also waits a moment for the callers that were answered and come again.
-    pub(crate) async fn run(self: Arc<Self>, mut link: Link, closing: watch::Receiver<bool>) {
-        // whether the statement that was answered last has changed something: then the next one probably does
-        let mut changes = true;
-        let mut sent: VecDeque<Sent> = VecDeque::new();
-        let mut before = Written::default();
-        let mut round = Round::default();
-        loop {
-            // One that may have to be written again, in parts, has none behind it: triggers keep their order. Nor has one that
-            // writes.
-            let has_room = |sent: &VecDeque<Sent>| {
-                sent.is_empty() || sent.len() < 2 && !changes && !sent.iter().any(|it| it.has_values)
+    pub(crate) async fn run(self: Arc<Self>, link: Link, closing: watch::Receiver<bool>) {
+        let before = Written::default();
+        let mut writer = Writer {
+            batcher: self,
+            link,
+            changes: true,
+            sent: VecDeque::new(),
+            before,
+            round: Round::default(),
+        };
+        while writer.step(&closing).await {}
+    }
+}
+
+/// Writes the triggers of a batcher.
+struct Writer {
+    batcher: Arc<AddBatcher>,
+    link: Link,
+    /// Whether the statement that was answered last has changed something: then the next one probably does.
+    changes: bool,
+    /// Statements without an answer, in order.
+    sent: VecDeque<Sent>,
+    /// An answer that is passed on when the next statement was sent.
+    before: Written,
+    round: Round,
+}
+
+impl Writer {
+    /// Whether a further statement may be sent now. A statement with values goes alone: if the server refuses
+    /// one, it is split and sent again, and nothing may overtake it. So does one that writes.
+    fn has_room(&self) -> bool {
+        let alone = self.changes || self.sent.iter().any(|it| it.has_values);
+        self.sent.is_empty() || self.sent.len() < 2 && !alone
+    }
+
+    /// Sends a statement or waits for an answer, or for triggers. Returns `false` when the engine is closed.
+    async fn step(&mut self, closing: &watch::Receiver<bool>) -> bool {
+        let batcher = self.batcher.clone();
+        if let Some(until) = self.sent.is_empty().then(|| self.round.waits(batcher.are_noted())).flatten() {
+            let noted = std::pin::pin!(batcher.wake.notified());
+            drop(tokio::time::timeout_at(until.into(), noted).await);
+            return true;
+        }
+        if let Some((triggers, told)) = self.has_room().then(|| batcher.next()).flatten() {
+            let wakes = match (self.sent.is_empty() && batcher.wakeups.is_quiet(), self.changes) {
+                (true, _) => Wakes::Within,
+                (_, true) => Wakes::Behind,
+                (_, false) => Wakes::Later,
             };
-            if let Some(until) = sent.is_empty().then(|| round.waits(self.are_noted())).flatten() {
-                let noted = std::pin::pin!(self.wake.notified());
-                drop(tokio::time::timeout_at(until.into(), noted).await);
-                continue;
+            let who = &batcher.wakeups.name;
+            self.sent.push_back(Sent::new(&mut self.link, triggers, told, wakes, who).await);
+        }
+        let has_room = self.has_room();
+        // the connections' tasks send: triggers, and the claims of woken exchanges
+        tokio::task::yield_now().await;
+        std::mem::take(&mut self.before).tell();
+        let Some(first) = self.sent.front_mut() else {
+            if *closing.borrow() {
+                return false;
             }
-            if let Some((triggers, told)) = has_room(&sent).then(|| self.next()).flatten() {
-                let wakes = match (sent.is_empty() && self.sleepers.is_quiet(), changes) {
-                    (true, _) => Wakes::Within,
-                    (_, true) => Wakes::Behind,
-                    (_, false) => Wakes::Later,
-                };
-                sent.push_back(Sent::new(&mut link, triggers, told, wakes, &self.sleepers.name).await);
+            if tokio::time::timeout(IDLE, batcher.wake.notified()).await.is_err() {
+                self.link.hang_up();
+                batcher.wake.notified().await;
             }
-            let has_room = has_room(&sent);
-            // the connections' tasks send: triggers, and the claims of those who were woken
-            tokio::task::yield_now().await;
-            std::mem::take(&mut before).tell();
-            let Some(first) = sent.front_mut() else {
-                if *closing.borrow() {
-                    return;
-                }
-                if tokio::time::timeout(IDLE, self.wake.notified()).await.is_err() {
-                    link.rest();
-                    self.wake.notified().await;
-                }
-                continue;
-            };
-            let (queues, wakes, at) = (first.queues.clone(), first.wakes, first.at);
-            let mut written = if has_room {
-                let noted = std::pin::pin!(self.wake.notified());
-                match select(&mut first.answer, noted).await {
-                    Either::Left((written, _)) => written,
-                    Either::Right(_) => continue,
-                }
-            } else {
-                (&mut first.answer).await
-            };
-            sent.pop_front();
-            self.sleepers.has_added();
-            let is_left = written.said.as_mut().is_ok_and(|changed| changed.remove(&NOT_WOKEN).is_some());
-            changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
-            if changes {
-                queues.iter().for_each(|queue| self.sleepers.wake(*queue));
+            return true;
+        };
+        let written = if has_room {
+            let noted = std::pin::pin!(batcher.wake.notified());
+            match select(&mut first.answer, noted).await {
+                Either::Left((written, _)) => written,
+                Either::Right(_) => return true,
             }
-            let mut is_owed = written.said.is_ok() && changes && (wakes == Wakes::Later || is_left);
-            if written.is_at_fault() && written.triggers.len() > 1 {
-                written.in_parts(&mut link).await;
-                // only now are they in line
-                queues.iter().for_each(|queue| self.sleepers.wake(*queue));
-                is_owed = true;
-            } else {
-                if changes && written.said.is_ok() && sent.is_empty() {
-                    round.begins(at.elapsed(), written.told.len(), self.are_noted());
-                }
-                before = written;
+        } else {
+            (&mut first.answer).await
+        };
+        self.answered(written).await;
+        true
+    }
+
+    /// Handles the answer to the first statement: wakes other processes if the server has not, and passes the
+    /// answer on, now or after the next statement was sent.
+    async fn answered(&mut self, mut written: Written) {
+        let Some(Sent { queues, wakes, at, .. }) = self.sent.pop_front() else { return };
+        let wakeups = &self.batcher.wakeups;
+        wakeups.note_add();
+        let was_left = written.said.as_mut().is_ok_and(|changed| changed.remove(&NOT_WOKEN).is_some());
+        let is_ok = written.said.is_ok();
+        self.changes = written.said.as_ref().map_or(true, |changed| !changed.is_empty());
+        if self.changes {
+            queues.iter().for_each(|queue| wakeups.wake(*queue));
+        }
+        let mut owes_wake = is_ok && self.changes && (wakes == Wakes::Later || was_left);
+        if written.is_at_fault() && written.triggers.len() > 1 {
+            written.in_parts(&mut self.link).await;
+            // only now are they in line
+            queues.iter().for_each(|queue| wakeups.wake(*queue));
+            owes_wake = true;
+        } else {
+            if self.changes && is_ok && self.sent.is_empty() {
+                self.round.begins(at.elapsed(), written.told.len(), self.batcher.are_noted());
             }
-            if is_owed || round.goes_on() {
-                std::mem::take(&mut before).tell();
-            }
-            if is_owed {
-                // if this fails, a sleeping process looks by itself a second later
-                drop(link.query(WAKE, &[&queues, &self.sleepers.name]).await);
-            }
+            self.before = written;
+        }
+        if owes_wake || self.round.goes_on() {
+            std::mem::take(&mut self.before).tell();
+        }
+        if owes_wake {
+            // if this fails, a sleeping process looks by itself a second later
+            drop(self.link.query(WAKE, &[&queues, &wakeups.name]).await);
         }
     }
 }
@@ -239,7 +275,7 @@ impl Round {
             self.skips -= 1;
             return;
         }
-        (self.told, self.noted, self.enough) = (told, noted, (told + noted).min(MOST));
+        (self.told, self.noted, self.enough) = (told, noted, (told + noted).min(TRIGGERS_AT_ONCE));
         self.until = Some(Instant::now() + (took / 4).min(LONGEST_WAIT));
     }
 
@@ -273,6 +309,13 @@ struct Sent {
     /// The server may refuse its values.
     has_values: bool,
     wakes: Wakes,
+}
+
+/// What `requeue.adds` did to a key: see schema/adds.sql.
+mod what {
+    pub(super) const READY: i16 = 1;
+    pub(super) const DIRTY: i16 = 2;
+    pub(super) const WAITING: i16 = 3;
 }
 
 /// How a statement's triggers wake others.
@@ -397,21 +440,22 @@ impl Written {
     /// Writes them again, half by half and in order, until the causes are isolated. The others are written
     /// without them.
     async fn in_parts(self, link: &mut Link) {
-        let mut parts = vec![(self.triggers, self.told)];
-        let mut is_whole = true;
-        while let Some((mut triggers, mut told)) = parts.pop() {
-            if !std::mem::take(&mut is_whole) {
-                let written = Sent::new(link, triggers, told, Wakes::Later, "").await.answer.await;
-                if !written.is_at_fault() || written.triggers.len() < 2 {
-                    written.tell();
-                    continue;
-                }
-                (triggers, told) = (written.triggers, written.told);
+        let mut parts = Vec::from(self.halves());
+        while let Some((triggers, told)) = parts.pop() {
+            let written = Sent::new(link, triggers, told, Wakes::Later, "").await.answer.await;
+            if written.is_at_fault() && written.triggers.len() > 1 {
+                parts.extend(written.halves());
+            } else {
+                written.tell();
             }
-            let half = triggers.len() / 2;
-            let behind = (triggers.split_off(half), told.split_off(half));
-            parts.extend([behind, (triggers, told)]);
         }
+    }
+
+    /// Splits the triggers, with their callbacks: the second half comes first.
+    fn halves(mut self) -> [(Vec<TriggerRow>, Vec<OnWritten>); 2] {
+        let half = self.triggers.len() / 2;
+        let behind = (self.triggers.split_off(half), self.told.split_off(half));
+        [behind, (self.triggers, self.told)]
     }
 
     /// Calls the callbacks in the order of the triggers: the first trigger of a key has changed it, if one
@@ -424,9 +468,9 @@ impl Written {
                     let is_now = delay.is_none_or(|delay| delay.is_zero());
                     let key = (queue, key.into_vec());
                     let added = match (changed.get(&key).copied(), is_now) {
-                        (Some(1), true) => Added::Ready,
-                        (Some(2), true) => Added::Dirty,
-                        (Some(3), false) => Added::Waiting,
+                        (Some(what::READY), true) => Added::Ready,
+                        (Some(what::DIRTY), true) => Added::Dirty,
+                        (Some(what::WAITING), false) => Added::Waiting,
                         _ => Added::Coalesced,
                     };
                     if added != Added::Coalesced {
@@ -437,13 +481,7 @@ impl Written {
             }
             Err(failed) => {
                 for told in told {
-                    told(Err(match &failed {
-                        Failed::Not(why) => Failed::Not(why.to_string().into()),
-                        Failed::Data(why) => Failed::Data(why.to_string().into()),
-                        Failed::Gone(why) => Failed::Gone(why.to_string().into()),
-                        Failed::Maybe(why) => Failed::Maybe(why.to_string().into()),
-                        Failed::LeaseLost => Failed::LeaseLost,
-                    }));
+                    told(Err(failed.clone()));
                 }
             }
         }

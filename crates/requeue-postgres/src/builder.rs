@@ -1,10 +1,11 @@
 //! [`QueueBuilder`]: how a process opens a queue to work on it.
 
 use crate::add_batcher::micros;
-use crate::exchange::{Beating, Lease, run_exchange};
+use crate::exchange::run_exchange;
 use crate::groups::{GroupOf, GroupRules, Rules};
 use crate::hub::Hub;
 use crate::link::Link;
+use crate::membership::Membership;
 use crate::queue::{Inner, MergeValues, PostgresStore, Queue, WeakFront};
 use crate::run_ledger::{Backoff, RunLedger};
 use crate::schema::known;
@@ -275,16 +276,16 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             }
         }
         let rules = rules.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let mut admin_conn = hub.admin_conn.lock().await;
-        known(&mut admin_conn).await?;
+        let mut link = hub.lanes.lock().await;
+        known(&mut link).await?;
         hub.heartbeat.connect().await?;
-        let opened = admin_conn.query("select requeue.open($1)", &[&name]).await?;
+        let opened = link.query("select requeue.open($1)", &[&name]).await?;
         let number: i32 = opened.first().map_or(0, |row| row.get(0));
-        let backoff = store_limits(&mut admin_conn, number, (base, max), rate).await?;
+        let backoff = store_limits(&mut link, number, (base, max), rate).await?;
         for rules in rules {
-            rules.store(&mut admin_conn, number).await?;
+            rules.store(&mut link, number).await?;
         }
-        drop(admin_conn);
+        drop(link);
         let ledger = Arc::new(RunLedger::<K>::new(number, backoff, lease));
         let in_memory = merge.clone();
         let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
@@ -293,29 +294,28 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front =
             with_journal(front.priorities(), ledger.clone()).build().map_err(|e| refused(e.to_string()))?;
-        drop(ledger.clock.set(Source::front(&front).clock()));
-        let serving = hub.heartbeat.serving.clone();
-        let lease = Arc::new(Lease::new(ledger.clone(), hub.sleepers.name.clone(), serving));
-        let watch = Arc::new(Watch::new(lease.clone()));
+        drop(ledger.front_clock.set(Source::front(&front).clock()));
+        let inner = Arc::new(Inner { front, ledger: ledger.clone(), merge, group, prefetch });
+        let (who, serving) = (hub.wakeups.name.clone(), hub.heartbeat.serving.clone());
+        let membership = Arc::new(Membership::new(ledger, Arc::new(WeakFront::of(&inner)), who, serving));
+        let watch = Arc::new(Watch::new(membership.clone()));
         let figures: Arc<dyn ReadEngine> = watch.clone();
-        let are_read = Source::front(&front).attach_engine(&figures);
-        let inner = Arc::new(Inner { front, ledger, merge, group, prefetch });
-        let target = Arc::new(WeakFront::of(&inner));
-        hub.sleepers.add(number, lease.post.clone());
-        let (lanes, heartbeat) = (hub.admin_conn.clone(), hub.heartbeat.clone());
+        let are_read = Source::front(&inner.front).attach_engine(&figures);
+        hub.wakeups.add(number, membership.post.clone());
+        let (lanes, heartbeat) = (hub.lanes.clone(), hub.heartbeat.clone());
         if are_read {
-            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.admin_conn.clone(), closing));
+            hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.lanes.clone(), closing));
         }
-        let (left, post) = (lease.left(), lease.post.clone());
-        heartbeat.joins(Arc::new(Beating { lease: lease.clone(), target: target.clone() }));
-        hub.spawn(|closing| run_exchange(lease, target, lanes, heartbeat, closing));
+        let (left, post) = (membership.left(), membership.post.clone());
+        heartbeat.add_member(membership.clone());
+        hub.spawn(|closing| run_exchange(membership, lanes, heartbeat, closing));
         Ok(DurableQueue::new(PostgresStore { inner, name, left, post, _figures: figures, hub }))
     }
 }
 
 /// Stores the given back-off and rate. Returns the back-off that the queue then has.
 async fn store_limits(
-    admin_conn: &mut Link,
+    link: &mut Link,
     queue: i32,
     (base, max): (Option<Duration>, Option<Duration>),
     rate: Option<Option<(f64, u32)>>,
@@ -332,12 +332,12 @@ async fn store_limits(
         let (base, max) = (base.map(micros), max.map(micros));
         let (is_said, rate) = (rate.is_some(), rate.flatten());
         let (per_second, burst) = (rate.map(|it| it.0), rate.map(|it| f64::from(it.1)));
-        let stored = admin_conn.query(set, &[&queue, &base, &max, &is_said, &per_second, &burst]).await?;
+        let stored = link.query(set, &[&queue, &base, &max, &is_said, &per_second, &burst]).await?;
         if let Some(row) = stored.first() {
             return Ok(read(row));
         }
     }
-    let stored = admin_conn.query(get, &[&queue]).await?;
+    let stored = link.query(get, &[&queue]).await?;
     let stored =
         stored.first().map(read).ok_or_else(|| EngineError::NotApplied("the queue is gone".into()))?;
     let (base, max) = (base.unwrap_or(stored.base), max.unwrap_or(stored.max));

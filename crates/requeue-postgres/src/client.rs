@@ -8,8 +8,8 @@ use crate::link::{ANSWERS, Failed, Link};
 use crate::list::{PAGE, Reading, age};
 use crate::processes::{Process, processes};
 use crate::schema::known;
-use crate::sleepers::WAKE;
 use crate::typed::Param;
+use crate::wakeups::WAKE;
 use requeue_engine::{EngineError, Key, Listed, Op, Schedule};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -21,9 +21,9 @@ use tokio::sync::Mutex;
 use tokio_postgres::Row;
 
 /// Maximum number of keys written by one statement.
-const AT_ONCE: usize = 1000;
+const KEYS_AT_ONCE: usize = 1000;
 /// Maximum number of keys that wake others in the transaction that adds them.
-const FEW: usize = 32;
+const WAKES_WITHIN: usize = 32;
 /// Period of a schedule that has only one more time.
 const LONG: Duration = Duration::from_secs(366 * 86_400);
 /// Maximum of each count of [`Stats`], so that counting is quick in a queue of millions (about 25 ms). A
@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(366 * 86_400);
 /// ```
 pub const MOST_COUNTED: u64 = 100_000;
 /// [`MOST_COUNTED`] as a parameter.
-const MOST: i32 = MOST_COUNTED as i32;
+const COUNTS_UP_TO: i32 = MOST_COUNTED as i32;
 
 /// Access to a server's queue for a process that does not work on it: it adds, lists, cancels and counts.
 ///
@@ -175,9 +175,9 @@ impl Pages {
     /// ```
     pub fn next_page(&mut self) -> Op<Option<Vec<Listed>>> {
         let reading = self.reading.clone();
-        self.client.with(move |admin_conn, queue| {
+        self.client.with(move |link, queue| {
             Box::pin(async move {
-                let page = reading.lock().await.page(admin_conn, queue).await?;
+                let page = reading.lock().await.page(link, queue).await?;
                 Ok(page.map(|keys| keys.into_iter().map(|(_, key)| key).collect()))
             })
         })
@@ -233,13 +233,13 @@ impl Client {
         + Send
         + 'static,
     ) -> Op<T> {
-        let (admin_conn, name) = (self.hub.admin_conn.clone(), self.name.clone());
+        let (lanes, name) = (self.hub.lanes.clone(), self.name.clone());
         let doing: Doing<T> = Box::pin(async move {
-            let mut admin_conn = admin_conn.lock().await;
-            known(&mut admin_conn).await?;
-            let found = admin_conn.query("select requeue.queue_id($1)", &[&name]).await?;
+            let mut link = lanes.lock().await;
+            known(&mut link).await?;
+            let found = link.query("select requeue.queue_id($1)", &[&name]).await?;
             let number = found.first().map_or(0, |row| row.get(0));
-            call(&mut admin_conn, number).await
+            call(&mut link, number).await
         });
         self.hub.call(doing)
     }
@@ -251,11 +251,11 @@ impl Client {
         key: Option<Vec<u8>>,
         read: impl FnOnce(&Row) -> T + Send + 'static,
     ) -> Op<T> {
-        self.with(move |admin_conn, queue| {
+        self.with(move |link, queue| {
             Box::pin(async move {
                 let with_key: [&dyn Param; 2] = [&queue, &key];
                 let params = if key.is_some() { &with_key[..] } else { &with_key[..1] };
-                let rows = admin_conn.query(what, params).await?;
+                let rows = link.query(what, params).await?;
                 match rows.first() {
                     Some(row) => Ok(read(row)),
                     None => Err(EngineError::Unknown("the server gave no answer".into())),
@@ -341,31 +341,31 @@ impl Client {
             Ok(keys) => keys,
             Err(refused) => return Err(refused).into(),
         };
-        let sleepers = self.hub.sleepers.clone();
-        self.with(move |admin_conn, queue| {
+        let wakeups = self.hub.wakeups.clone();
+        self.with(move |link, queue| {
             Box::pin(async move {
                 // a transaction that notifies holds others up that do: it must be short
-                let is_lone = keys.len() <= FEW && sleepers.is_quiet();
+                let is_lone = keys.len() <= WAKES_WITHIN && wakeups.is_quiet();
                 let wakes = if is_lone { Wakes::Within } else { Wakes::Later };
-                let mut is_owed = wakes == Wakes::Later;
+                let mut owes_wake = wakes == Wakes::Later;
                 let mut values = values.into_iter().flatten();
                 let mut triggers = keys.into_iter().map(|(key, group)| {
                     let (key, value) = (key.into(), values.next());
                     TriggerRow { queue, key, delay, priority, value, every, group }
                 });
                 loop {
-                    let some: Vec<TriggerRow> = triggers.by_ref().take(AT_ONCE).collect();
+                    let some: Vec<TriggerRow> = triggers.by_ref().take(KEYS_AT_ONCE).collect();
                     if some.is_empty() {
                         break;
                     }
-                    is_owed |= add(admin_conn, &some, wakes, &sleepers.name).await?.contains_key(&NOT_WOKEN);
+                    owes_wake |= add(link, &some, wakes, &wakeups.name).await?.contains_key(&NOT_WOKEN);
                 }
-                sleepers.has_added();
-                sleepers.wake(queue);
-                if is_owed {
+                wakeups.note_add();
+                wakeups.wake(queue);
+                if owes_wake {
                     // the keys are stored even if this fails: a process that is not woken looks within a
                     // second
-                    let _ = admin_conn.query(WAKE, &[&vec![queue], &sleepers.name]).await;
+                    let _ = link.query(WAKE, &[&vec![queue], &wakeups.name]).await;
                 }
                 Ok(())
             })
@@ -406,10 +406,10 @@ impl Client {
             Err(refused) => return Err(refused).into(),
         };
         let (schedule, rank) = (schedule.clone(), -i32::from(priority));
-        let sleepers = self.hub.sleepers.clone();
-        self.with(move |admin_conn, queue| {
+        let wakeups = self.hub.wakeups.clone();
+        self.with(move |link, queue| {
             Box::pin(async move {
-                let now = admin_conn
+                let now = link
                     .query("select (extract(epoch from clock_timestamp()) * 1000000)::bigint", &[])
                     .await?;
                 let now: Micros = now.first().map_or(0, |row| row.get(0));
@@ -420,13 +420,13 @@ impl Client {
                 };
                 let period = calendar::next(&schedule, first).map_or(micros(LONG), |second| second - first);
                 let rule = schedule.to_string();
-                for some in keys.chunks(AT_ONCE) {
+                for some in keys.chunks(KEYS_AT_ONCE) {
                     let (keys, groups): (Vec<_>, Vec<_>) = some.iter().cloned().unzip();
                     let add = "select requeue.add_scheduled($1, $2, $3, $4, $5, $6, $7)";
-                    admin_conn.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
+                    link.query(add, &[&queue, &keys, &first, &rank, &rule, &period, &groups]).await?;
                 }
-                sleepers.wake(queue);
-                let _ = admin_conn.query(WAKE, &[&vec![queue], &sleepers.name]).await;
+                wakeups.wake(queue);
+                let _ = link.query(WAKE, &[&vec![queue], &wakeups.name]).await;
                 Ok(())
             })
         })
@@ -447,10 +447,10 @@ impl Client {
     /// ```
     pub fn absorb<K: Key>(&self, keys: &[K]) -> Op<()> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| key.to_bytes().into()).collect();
-        self.with(move |admin_conn, queue| {
+        self.with(move |link, queue| {
             Box::pin(async move {
-                for keys in keys.chunks(AT_ONCE) {
-                    admin_conn.query("select requeue.absorb($1, $2)", &[&queue, &keys]).await?;
+                for keys in keys.chunks(KEYS_AT_ONCE) {
+                    link.query("select requeue.absorb($1, $2)", &[&queue, &keys]).await?;
                 }
                 Ok(())
             })
@@ -475,7 +475,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn list(&self) -> Op<Vec<Listed>> {
-        self.with(move |admin_conn, queue| Box::pin(Reading::default().all(admin_conn, queue)))
+        self.with(move |link, queue| Box::pin(Reading::default().all(link, queue)))
     }
 
     /// The keys of the queue in pages, for a queue of millions.
@@ -518,8 +518,8 @@ impl Client {
     /// ```
     pub fn state(&self, key: &impl Key) -> Op<Option<Listed>> {
         let key: Vec<u8> = key.to_bytes().into();
-        self.with(move |admin_conn, queue| {
-            Box::pin(async move { Ok(Reading::of(key).all(admin_conn, queue).await?.pop()) })
+        self.with(move |link, queue| {
+            Box::pin(async move { Ok(Reading::of(key).all(link, queue).await?.pop()) })
         })
     }
 
@@ -556,9 +556,9 @@ impl Client {
         // two callers lock their keys in one order
         keys.sort();
         let cancel = "select count(*) from unnest($2::bytea[]) key where requeue.cancel($1, key)";
-        self.with(move |admin_conn, queue| {
+        self.with(move |link, queue| {
             Box::pin(async move {
-                let rows = admin_conn.query(cancel, &[&queue, &keys]).await?;
+                let rows = link.query(cancel, &[&queue, &keys]).await?;
                 Ok(rows.first().map_or(0, |row| count(row, 0)))
             })
         })
@@ -665,9 +665,9 @@ impl Client {
     /// ```
     pub fn set_group_rules<G: Key>(&self, rules: GroupRules<G>) -> Op<()> {
         match rules.stored() {
-            Ok(rules) => self.with(move |admin_conn, queue| {
-                Box::pin(async move { Ok(rules.store(admin_conn, queue).await?) })
-            }),
+            Ok(rules) => {
+                self.with(move |link, queue| Box::pin(async move { Ok(rules.store(link, queue).await?) }))
+            }
             Err(refused) => Err(refused).into(),
         }
     }
@@ -687,10 +687,10 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn groups(&self) -> Op<Vec<GroupState>> {
-        self.with(move |admin_conn, queue| {
+        self.with(move |link, queue| {
             Box::pin(async move {
                 let groups = "select substr(grp, 5) as name, paused, weight, cap from requeue.groups where queue = $1 order by name";
-                let rows = admin_conn.query(groups, &[&queue]).await?;
+                let rows = link.query(groups, &[&queue]).await?;
                 let read = |row: &Row| GroupState {
                     name: row.get(0),
                     paused: row.get(1),
@@ -718,11 +718,11 @@ impl Client {
         // skips rows that the end of a run is changing just now
         let purge = "with gone as (delete from requeue.dead where ctid = any(array(select ctid from requeue.dead where queue = $1
                      limit $2 for update skip locked)) returning 1) select count(*) from gone";
-        self.with(move |admin_conn, queue| {
+        self.with(move |link, queue| {
             Box::pin(async move {
                 let mut all = 0;
                 loop {
-                    let rows = admin_conn.query(purge, &[&queue, &i64::from(PAGE)]).await?;
+                    let rows = link.query(purge, &[&queue, &i64::from(PAGE)]).await?;
                     let gone = rows.first().map_or(0, |row| count(row, 0));
                     all += gone;
                     if gone < u64::from(PAGE.unsigned_abs()) {
@@ -747,7 +747,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn processes(&self) -> Op<Vec<Process>> {
-        self.with(|admin_conn, queue| Box::pin(async move { Ok(processes(admin_conn, queue).await?) }))
+        self.with(|link, queue| Box::pin(async move { Ok(processes(link, queue).await?) }))
     }
 
     /// Numbers of the queue's keys by state.
@@ -762,8 +762,8 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn stats(&self) -> Op<Stats> {
-        self.with(move |admin_conn, queue| {
-            Box::pin(async move { Ok(counts(admin_conn, queue, MOST, ANSWERS).await?) })
+        self.with(move |link, queue| {
+            Box::pin(async move { Ok(counts(link, queue, COUNTS_UP_TO, ANSWERS).await?) })
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::link::{
     ANSWERS, Cancel, ConnectFn, Driver, Failed, Heard, Hearing, Hosts, Link, SILENT, Statements, error_text,
 };
 use crate::schema::{known, make};
-use crate::sleepers::Sleepers;
+use crate::wakeups::Wakeups;
 use requeue::BoxError;
 use requeue_engine::{EngineError, Key, Op};
 use serde::Serialize;
@@ -389,11 +389,11 @@ impl Postgres {
             Err(e) => return Err(EngineError::NotApplied(e.into())).into(),
         };
         let application = hosts.first().and_then(Config::get_application_name).unwrap_or_default();
-        let sleepers = Arc::new(Sleepers::new(application));
-        let wakes = sleepers.clone();
+        let wakeups = Arc::new(Wakeups::new(application));
+        let wakes = wakeups.clone();
         let heard: Heard = Arc::new(move |payload: &str| wakes.hear(payload));
         let (to, by) = (hosts.clone(), connect_fn.clone());
-        let admin_conn = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
+        let lanes = Arc::new(Lanes::new(move || Link::new(to.clone(), by.clone(), None, statements)));
         let listens = Arc::new(AtomicBool::new(false));
         let (is_heard, is_direct, heartbeat) = match hears {
             Hears::At(direct) => {
@@ -403,11 +403,10 @@ impl Postgres {
             }
             Hears::Nothing => (false, false, Link::new(hosts.clone(), connect_fn.clone(), None, statements)),
         };
-        let heartbeat =
-            Arc::new(Heartbeat::new(heartbeat, listens, (is_heard, is_direct), admin_conn.clone()));
+        let heartbeat = Arc::new(Heartbeat::new(heartbeat, listens, (is_heard, is_direct), lanes.clone()));
         let hub = Hub {
-            batcher: Arc::new(AddBatcher::new(sleepers.clone())),
-            admin_conn,
+            batcher: Arc::new(AddBatcher::new(wakeups.clone())),
+            lanes,
             heartbeat,
             hosts,
             connect_fn,
@@ -416,7 +415,7 @@ impl Postgres {
             thread: Some(thread),
             closing,
             alive,
-            sleepers,
+            wakeups,
         };
         let (batcher, link) = (hub.batcher.clone(), hub.link());
         hub.spawn(|closing| batcher.run(link, closing));
@@ -424,7 +423,7 @@ impl Postgres {
         let hub = Arc::new(hub);
         let runtime = hub.runtime.clone();
         call(&runtime, async move {
-            hub.admin_conn.lock().await.connect().await?;
+            hub.lanes.lock().await.connect().await?;
             Ok(Self { hub })
         })
     }
@@ -447,10 +446,10 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn migrate(&self) -> Op<()> {
-        let admin_conn = self.hub.admin_conn.clone();
+        let lanes = self.hub.lanes.clone();
         self.hub.call(async move {
-            let mut admin_conn = admin_conn.lock().await;
-            make(&mut admin_conn).await
+            let mut link = lanes.lock().await;
+            make(&mut link).await
         })
     }
 
@@ -522,11 +521,11 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn make_queue(&self, name: &str) -> Op<bool> {
-        let (admin_conn, name) = (self.hub.admin_conn.clone(), name.to_owned());
+        let (lanes, name) = (self.hub.lanes.clone(), name.to_owned());
         self.hub.call(async move {
-            let mut admin_conn = admin_conn.lock().await;
-            known(&mut admin_conn).await?;
-            let made = admin_conn.query("select requeue.make_queue($1)", &[&name]).await?;
+            let mut link = lanes.lock().await;
+            known(&mut link).await?;
+            let made = link.query("select requeue.make_queue($1)", &[&name]).await?;
             Ok(made.first().is_some_and(|row| row.get(0)))
         })
     }
@@ -544,11 +543,11 @@ impl Postgres {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn queues(&self) -> Op<Vec<String>> {
-        let admin_conn = self.hub.admin_conn.clone();
+        let lanes = self.hub.lanes.clone();
         self.hub.call(async move {
-            let mut admin_conn = admin_conn.lock().await;
-            known(&mut admin_conn).await?;
-            let names = admin_conn.query("select name from requeue.queue order by name", &[]).await?;
+            let mut link = lanes.lock().await;
+            known(&mut link).await?;
+            let names = link.query("select name from requeue.queue order by name", &[]).await?;
             Ok(names.iter().map(|row| row.get(0)).collect())
         })
     }

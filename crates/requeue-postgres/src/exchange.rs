@@ -9,19 +9,21 @@
 //! again, because they are accepted only once. For the keys a new owner is created: the runs that this
 //! process knows move to it, and the old owner's other keys are put back (`requeue.settle`).
 
-use crate::heartbeat::{Beats, Heartbeat, LOOKS};
+use crate::add_batcher::{micros, priority};
+use crate::heartbeat::{Heartbeat, TICK};
 use crate::lanes::{Lane, Lanes};
-use crate::lease_clock::{Held, LeaseClock, Moment};
+use crate::lease_clock::{Held, Moment};
 use crate::link::Failed;
-use crate::post::{NOBODY, Post};
-use crate::run_ledger::{Claimed, End, How, RunLedger};
-use crate::schema::Serving;
+use crate::membership::Membership;
+use crate::post::NOBODY;
+use crate::run_ledger::{Again, Claimed, Due, End, How};
+use crate::typed::Param;
 use futures_util::future::select;
 use requeue_engine::{Key, Schedule};
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::Row;
@@ -32,118 +34,38 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Delay before a failed call is tried again.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 /// Maximum number of ends sent at once, and of keys claimed.
-const MOST: usize = 1000;
+const ENDS_AT_ONCE: usize = 1000;
 /// When leaving: number of retries of ends whose rows are locked (about 10 s). After that they are put back,
 /// at the latest when the lease is over.
 const PATIENCE: u32 = 45;
 
-/// The queue in memory, as the exchange sees it. It must not keep the queue open.
-pub(crate) trait ExchangeTarget: Send + Sync {
-    /// Number of keys that workers wait for, plus those to be prefetched; `None` if the queue is closed.
-    fn wanted(&self) -> Option<usize>;
-    /// Gives it a key. A key that it can't accept goes back to the ledger.
-    fn give(&self, claimed: Claimed);
-    /// Handles the loss of its runs to others.
-    fn lost(&self);
-    /// Stops triggers and hand-outs.
-    fn closes(&self);
+/// Kinds of the rows of `requeue.next`: see its comment in schema/functions.sql.
+mod kind {
+    pub(super) const END: i32 = 0;
+    pub(super) const CLAIMED: i32 = 1;
+    pub(super) const DUE: i32 = 2;
+    pub(super) const MUST_FOLD: i32 = 3;
+    pub(super) const SCHEDULED: i32 = 4;
 }
 
-/// State shared by a queue's tasks.
-pub(crate) struct Lease<K> {
-    pub(crate) ledger: Arc<RunLedger<K>>,
-    pub(crate) who: String,
-    /// State shared with the heartbeat.
-    pub(crate) post: Arc<Post>,
-    /// Whether the schema still serves this program.
-    pub(crate) serving: Arc<Serving>,
-    /// Number of lost leases.
-    pub(crate) losses: AtomicU64,
-    /// The owner lost last, whose runs were told to end.
-    lost: AtomicI64,
-    /// Becomes true when the exchange has ended, and the lease is given up.
-    over: watch::Sender<bool>,
-}
-
-impl<K> Lease<K> {
-    pub(crate) fn new(ledger: Arc<RunLedger<K>>, who: String, serving: Arc<Serving>) -> Self {
-        let post = Arc::new(Post::new(ledger.queue, ledger.signal.clone()));
-        Self {
-            ledger,
-            who,
-            post,
-            serving,
-            losses: AtomicU64::new(0),
-            lost: AtomicI64::new(NOBODY),
-            over: watch::Sender::new(false),
-        }
-    }
-
-    fn micros(&self) -> i64 {
-        crate::add_batcher::micros(self.clock().length)
-    }
-
-    pub(crate) fn clock(&self) -> &LeaseClock {
-        &self.ledger.lease
-    }
-
-    /// Becomes true when the exchange has ended, and the lease is given up.
-    pub(crate) fn left(&self) -> watch::Receiver<bool> {
-        self.over.subscribe()
-    }
-}
-
-impl<K: Key> Lease<K> {
-    /// Handles the loss of this owner's runs, now or soon. May be called several times.
-    fn loses(&self, owner: i64, target: &impl ExchangeTarget) {
-        if self.lost.swap(owner, Relaxed) != owner {
-            self.losses.fetch_add(1, Relaxed);
-        }
-        self.ledger.lose_all();
-        target.lost();
-    }
-
-    /// Whether the runs of this owner were told to end.
-    fn has_lost(&self, owner: i64) -> bool {
-        owner != NOBODY && self.lost.load(Relaxed) == owner
-    }
-}
-
-/// A queue that this process works on, for the heartbeat.
-pub(crate) struct Beating<K, T> {
-    pub(crate) lease: Arc<Lease<K>>,
-    pub(crate) target: Arc<T>,
-}
-
-impl<K: Key, T: ExchangeTarget> Beats for Beating<K, T> {
-    fn post(&self) -> &Post {
-        &self.lease.post
-    }
-
-    fn clock(&self) -> &LeaseClock {
-        self.lease.clock()
-    }
-
-    fn is_lost(&self, owner: i64) {
-        let was = self.lease.clock().held().take_if(|held| held.owner == owner);
-        if was.is_some() {
-            self.lease.loses(owner, &*self.target);
-            self.lease.post.signal.notify_one();
-        }
-    }
+/// How runs end, for `requeue.next`: see finish() in schema/functions.sql.
+mod how {
+    pub(super) const DONE: i16 = 0;
+    pub(super) const BACK: i16 = 1;
+    pub(super) const GAVE_UP: i16 = 2;
+    pub(super) const PUT_BACK: i16 = 3;
+    pub(super) const FAILED: i16 = 4;
 }
 
 /// Claims keys and sends ends, until the queue is closed and its last run has ended.
-pub(crate) async fn run_exchange<K: Key, T: ExchangeTarget>(
-    lease: Arc<Lease<K>>,
-    target: Arc<T>,
+pub(crate) async fn run_exchange<K: Key>(
+    membership: Arc<Membership<K>>,
     lanes: Arc<Lanes>,
     heartbeat: Arc<Heartbeat>,
     closing: watch::Receiver<bool>,
 ) {
     let mut exchange = Exchange {
-        lease,
-        target,
+        membership,
         lanes,
         heartbeat,
         is_up: true,
@@ -153,22 +75,20 @@ pub(crate) async fn run_exchange<K: Key, T: ExchangeTarget>(
         has_slept: false,
         dry: None,
         folds: false,
-        most: MOST,
+        most: ENDS_AT_ONCE,
         is_sent: false,
         apart: 0,
         locked: 0,
         closing,
     };
     exchange.run().await;
-    exchange.leaves().await;
-    exchange.lease.post.over.store(true, Relaxed);
-    exchange.lease.over.send_replace(true);
-    exchange.heartbeat.wakes();
+    exchange.leave().await;
+    exchange.membership.end();
+    exchange.heartbeat.wake();
 }
 
-struct Exchange<K, T> {
-    lease: Arc<Lease<K>>,
-    target: Arc<T>,
+struct Exchange<K> {
+    membership: Arc<Membership<K>>,
     lanes: Arc<Lanes>,
     heartbeat: Arc<Heartbeat>,
     /// Whether the connection of the last call stands.
@@ -211,153 +131,182 @@ struct Next {
     folds: bool,
 }
 
-impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
+/// A call of `requeue.next` to be made.
+struct Call {
+    /// Number of keys to claim.
+    wanted: usize,
+    ends: Vec<End>,
+    /// Maximum number of ends of this call.
+    most: usize,
+    /// The call is to fold in triggers, and has no ends.
+    folds: bool,
+    /// The process is closing.
+    closing: bool,
+}
+
+impl<K: Key> Exchange<K> {
     async fn run(&mut self) {
-        let signal = self.lease.ledger.signal.clone();
         loop {
-            if let Some(outdated) = self.lease.serving.refusal() {
-                *self.lease.ledger.trouble() = Some(outdated.to_string());
-                return self.lets_go().await;
+            if let Some(outdated) = self.membership.serving.refusal() {
+                *self.membership.ledger.trouble() = Some(outdated.to_string());
+                return self.stop_serving().await;
             }
-            if self.lease.has_lost(self.owner) {
+            if self.membership.was_told_to_end(self.owner) {
                 // and what the last call has brought
-                self.lease.loses(self.owner, &*self.target);
-                self.is_nobody();
+                self.membership.lose_runs(self.owner);
+                self.drop_owner();
                 self.dry = None;
             }
-            for claimed in self.lease.ledger.freed() {
-                self.target.give(claimed);
+            for claimed in self.membership.ledger.freed() {
+                self.membership.target.give(claimed);
             }
-            let wanted = self.target.wanted();
-            let closing = *self.closing.borrow();
-            if (wanted.is_none() || closing) && self.lease.ledger.is_idle() {
-                return;
-            }
-            let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(self.most) };
-            // with ends the server folds nothing in
-            let folds = self.folds && wanted > 0 && self.apart == 0;
-            // nor does a claim that fails keep ends from the server
-            let (most, wanted) = if self.apart > 0 { (1, 0) } else { (self.most, wanted) };
-            let mut ends = self.lease.ledger.ends(if folds { 0 } else { most });
-            let sent = ends.len();
+            let Some(call) = self.prepare() else { return };
+            let sent = call.ends.len();
             if sent == 0 && self.apart > 0 {
                 // the lease was lost, and they with it
                 self.apart = 0;
-                continue;
-            }
-            if sent == 0 && wanted == 0 {
-                self.sleeps(&signal, LOOKS).await;
-                if closing && self.lease.ledger.has_sent() {
+            } else if sent == 0 && call.wanted == 0 {
+                self.sleep(TICK).await;
+                if call.closing && self.membership.ledger.has_sent() {
                     return;
                 }
-                continue;
-            }
-            let has_news = wanted > 0 && self.lease.post.has_news();
-            if let Some(until) = self.dry.filter(|until| sent == 0 && !has_news && Instant::now() < *until) {
+            } else if let Some(left) = self.left_dry(&call) {
                 // a worker waits that has ended a run
-                self.waits(&signal, until.saturating_duration_since(Instant::now())).await;
-                continue;
-            }
-            match self.next(wanted, &ends).await {
-                Ok(next) => {
-                    *self.lease.ledger.trouble() = None;
-                    self.most = MOST.min(self.most * 2);
-                    self.apart = self.apart.saturating_sub(sent);
-                    let is_locked = |end: &End| next.locked.contains(&end.fence);
-                    let (locked, ends): (Vec<End>, Vec<End>) = ends.into_iter().partition(is_locked);
-                    if sent > 0 {
-                        self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
-                    }
-                    self.lease.ledger.later(locked);
-                    self.lease.ledger.arrived();
-                    let is_refused = |end: &&End| {
-                        !end.may_have_ended && !end.is_told_again && !next.accepted.contains(&end.fence)
-                    };
-                    let refused = ends.iter().filter(is_refused).count();
-                    self.lease.ledger.refused.fetch_add(refused as u64, Relaxed);
-                    if std::mem::take(&mut self.has_slept) && next.claimed > 0 {
-                        self.lease.post.is_needed();
-                    }
-                    self.folds = next.folds;
-                    if wanted > 0 {
-                        let is_dry = next.claimed < wanted && !next.folds;
-                        self.dry = is_dry.then(|| Instant::now() + next.due.unwrap_or(LONGEST));
-                    }
-                    // there may be ends that were left out, or triggers
-                    let is_all = sent < most && !folds && !next.folds;
-                    if next.claimed < wanted.max(1) && (is_all || self.locked > 0 && sent > 0) {
-                        let locked =
-                            (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
-                        let at_most = [next.due, locked].into_iter().flatten().min();
-                        self.waits(&signal, at_most.unwrap_or(LONGEST)).await;
-                    }
-                    if closing && self.locked >= PATIENCE {
-                        return;
-                    }
-                }
-                Err(failed) => {
-                    self.dry = None;
-                    match (&failed, &mut *ends) {
-                        // without a claim, whose fault it may be
-                        (Failed::Data(_), [end]) if wanted == 0 => self.can_be_stored(end).await,
-                        (Failed::Data(_), _) => self.apart = sent,
-                        (Failed::Maybe(_), ends) if self.is_sent => {
-                            ends.iter_mut().for_each(|end| end.is_told_again = true);
-                        }
-                        _ => {}
-                    }
-                    // one that fails must not keep ends from the server
-                    self.folds = false;
-                    self.lease.ledger.again(ends);
-                    self.lease.ledger.arrived();
-                    *self.lease.ledger.trouble() = failed.why();
-                    match failed {
-                        Failed::Not(_) | Failed::Data(_) | Failed::Gone(_) => {}
-                        Failed::Maybe(_) => {
-                            self.most = 1;
-                            self.is_unsure();
-                        }
-                        Failed::LeaseLost => {
-                            self.lease.loses(self.owner, &*self.target);
-                            self.is_nobody();
-                        }
-                    }
-                    tokio::time::sleep(TRIES_AGAIN).await;
-                    if closing && !self.is_up {
-                        return;
-                    }
+                self.wait_for_keys(left).await;
+            } else {
+                let goes_on = match self.next(call.wanted, &call.ends).await {
+                    Ok(next) => self.succeeded(next, call).await,
+                    Err(failed) => self.failed(&failed, call).await,
+                };
+                if !goes_on {
+                    return;
                 }
             }
         }
+    }
+
+    /// Takes the ends for the next call, and decides how many keys it claims. `None` if the queue is closed and
+    /// nothing is left to be sent.
+    fn prepare(&self) -> Option<Call> {
+        let wanted = self.membership.target.wanted();
+        let closing = *self.closing.borrow();
+        if (wanted.is_none() || closing) && self.membership.ledger.is_idle() {
+            return None;
+        }
+        let wanted = if closing { 0 } else { wanted.unwrap_or(0).min(self.most) };
+        // with ends the server folds nothing in
+        let folds = self.folds && wanted > 0 && self.apart == 0;
+        // nor does a claim that fails keep ends from the server
+        let (most, wanted) = if self.apart > 0 { (1, 0) } else { (self.most, wanted) };
+        let ends = self.membership.ledger.ends(if folds { 0 } else { most });
+        Some(Call { wanted, ends, most, folds, closing })
+    }
+
+    /// Time until a claim without ends could find a key, if the last one found too few and there is no news.
+    fn left_dry(&self, call: &Call) -> Option<Duration> {
+        let has_news = call.wanted > 0 && self.membership.post.has_news();
+        let until = self.dry.filter(|_| call.ends.is_empty() && !has_news)?;
+        let now = Instant::now();
+        (now < until).then(|| until - now)
+    }
+
+    /// Records an answered call. Then waits, if there is nothing more to send or to claim. Returns `false` if the
+    /// exchange is to end.
+    async fn succeeded(&mut self, next: Next, call: Call) -> bool {
+        let ledger = &self.membership.ledger;
+        let sent = call.ends.len();
+        *ledger.trouble() = None;
+        self.most = ENDS_AT_ONCE.min(self.most * 2);
+        self.apart = self.apart.saturating_sub(sent);
+        let is_locked = |end: &End| next.locked.contains(&end.fence);
+        let (locked, ends): (Vec<End>, Vec<End>) = call.ends.into_iter().partition(is_locked);
+        if sent > 0 {
+            self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
+        }
+        ledger.take_back_ends(locked, Again::Last);
+        let is_refused =
+            |end: &&End| !end.may_have_ended && !end.is_told_again && !next.accepted.contains(&end.fence);
+        ledger.ends_refused.fetch_add(ends.iter().filter(is_refused).count() as u64, Relaxed);
+        if std::mem::take(&mut self.has_slept) && next.claimed > 0 {
+            self.membership.post.note_needed();
+        }
+        self.folds = next.folds;
+        if call.wanted > 0 {
+            // the last claim found too little: ask again when a timer is due, or on news
+            let is_dry = next.claimed < call.wanted && !next.folds;
+            self.dry = is_dry.then(|| Instant::now() + next.due.unwrap_or(LONGEST));
+        }
+        let line_is_empty = next.claimed < call.wanted.max(1);
+        // there may be ends that were left out, or triggers
+        let is_all = sent < call.most && !call.folds && !next.folds;
+        if line_is_empty && (is_all || self.locked > 0 && sent > 0) {
+            let locked = (self.locked > 0).then(|| Duration::from_millis(1 << self.locked.min(8)));
+            let at_most = [next.due, locked].into_iter().flatten().min();
+            self.wait_for_keys(at_most.unwrap_or(LONGEST)).await;
+        }
+        !(call.closing && self.locked >= PATIENCE)
+    }
+
+    /// Returns the ends of a failed call to the ledger, and waits a moment. Returns `false` if the exchange is to
+    /// end.
+    async fn failed(&mut self, failed: &Failed, mut call: Call) -> bool {
+        self.dry = None;
+        match (failed, &mut *call.ends) {
+            // without a claim, whose fault it may be
+            (Failed::Data(_), [end]) if call.wanted == 0 => self.make_storable(end).await,
+            (Failed::Data(_), ends) => self.apart = ends.len(),
+            (Failed::Maybe(_), ends) if self.is_sent => {
+                ends.iter_mut().for_each(|end| end.is_told_again = true);
+            }
+            _ => {}
+        }
+        // one that fails must not keep ends from the server
+        self.folds = false;
+        self.membership.ledger.take_back_ends(call.ends, Again::First);
+        *self.membership.ledger.trouble() = failed.why();
+        match failed {
+            Failed::Not(_) | Failed::Data(_) | Failed::Gone(_) => {}
+            Failed::Maybe(_) => {
+                self.most = 1;
+                self.doubt_owner();
+            }
+            Failed::LeaseLost => {
+                self.membership.lose_runs(self.owner);
+                self.drop_owner();
+            }
+        }
+        tokio::time::sleep(TRIES_AGAIN).await;
+        !call.closing || self.is_up
     }
 
     /// Stops working because the schema no longer serves this program: nothing is claimed, runs are told to
     /// end, and their ends are not sent. Their keys go back when they have ended, or after a third of the
     /// lease, which is extended until then.
-    async fn lets_go(&mut self) {
-        self.lease.ledger.lose_all();
-        self.target.lost();
-        self.target.closes();
-        let until = Instant::now() + self.lease.clock().length / 3;
-        while !self.lease.ledger.is_idle() && Instant::now() < until && !*self.closing.borrow() {
+    async fn stop_serving(&mut self) {
+        self.membership.let_go_of_runs();
+        self.membership.target.close();
+        let until = Instant::now() + self.membership.lease().length / 3;
+        while !self.membership.ledger.is_idle() && Instant::now() < until && !*self.closing.borrow() {
             tokio::time::sleep(TRIES_AGAIN).await;
         }
     }
 
     /// Waits for keys, or the ends of runs. Meanwhile the heartbeat looks for keys.
-    async fn waits(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
-        let is_wanted = self.target.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
-        if is_wanted && self.owner != NOBODY && self.lease.post.sleeps(self.owner) {
-            self.heartbeat.is_asked();
+    async fn wait_for_keys(&mut self, at_most: Duration) {
+        let is_wanted =
+            self.membership.target.wanted().is_some_and(|wanted| wanted > 0) && !*self.closing.borrow();
+        if is_wanted && self.owner != NOBODY && self.membership.post.fall_asleep(self.owner) {
+            self.heartbeat.ask_soon();
         }
         self.has_slept = true;
         // notes for the exchange signal it, too
-        self.sleeps(signal, if is_wanted { at_most } else { at_most.min(LOOKS) }).await;
-        self.lease.post.wakes();
+        self.sleep(if is_wanted { at_most } else { at_most.min(TICK) }).await;
+        self.membership.post.wake_up();
     }
 
     /// Sleeps until it is signalled, notified, or the time is over.
-    async fn sleeps(&mut self, signal: &tokio::sync::Notify, at_most: Duration) {
+    async fn sleep(&self, at_most: Duration) {
+        let signal = &self.membership.ledger.signal;
         let mut closing = self.closing.clone();
         let closes = async {
             if closing.wait_for(|closing| *closing).await.is_err() {
@@ -374,7 +323,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
     }
 
     /// Marks the old owner's keys as to be settled.
-    fn is_unsure(&mut self) {
+    fn doubt_owner(&mut self) {
         if self.owner != NOBODY {
             self.old.push(self.owner);
         }
@@ -383,60 +332,60 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
     }
 
     /// Gives up the owner without settling its keys: its runs may go on until its lease is over.
-    fn is_nobody(&mut self) {
+    fn drop_owner(&mut self) {
         self.owner = NOBODY;
         self.old.clear();
-        *self.lease.clock().held() = None;
+        *self.membership.lease().held() = None;
     }
 
     /// Becomes an owner, and settles the keys of its earlier owners. These ends are being sent: their runs
     /// still belong to this process.
-    async fn joins(&mut self, link: &mut Lane<'_>, ends: &[End]) -> Result<(), Failed> {
+    async fn join(&mut self, link: &mut Lane<'_>, ends: &[End]) -> Result<(), Failed> {
         link.meets().await?;
-        let is_new =
-            self.owner != NOBODY && self.lease.clock().held().is_none_or(|held| held.owner != self.owner);
-        if is_new && self.joined.elapsed() >= self.lease.clock().length / 3 {
+        let is_new = self.owner != NOBODY
+            && self.membership.lease().held().is_none_or(|held| held.owner != self.owner);
+        if is_new && self.joined.elapsed() >= self.membership.lease().length / 3 {
             // its keys could not be settled yet, and its lease is not extended meanwhile
-            self.is_unsure();
+            self.doubt_owner();
         }
         if self.owner == NOBODY {
             let join = "select requeue.join_($1, $2, $3)";
             let sent = Moment::now();
-            let rows =
-                link.query(join, &[&self.lease.ledger.queue, &self.lease.who, &self.lease.micros()]).await?;
+            let Membership { ledger, who, .. } = &*self.membership;
+            let rows = link.query(join, &[&ledger.queue, who, &micros(ledger.lease.length)]).await?;
             self.owner = rows.first().map_or(NOBODY, |row| row.get(0));
             self.joined = sent;
         }
         while let Some(old) = self.old.last().copied() {
-            if self.old.iter().any(|old| self.lease.has_lost(*old)) {
+            if self.old.iter().any(|old| self.membership.was_told_to_end(*old)) {
                 // its runs may be another's by now, which was to go on with them: its lease runs out as well
                 self.old.clear();
                 break;
             }
-            let mut fences = self.lease.ledger.fences();
+            let mut fences = self.membership.ledger.fences();
             fences.extend(ends.iter().map(|end| end.fence));
-            let kept = self.settles(link, old, Some(self.owner), fences).await?;
+            let kept = self.settle(link, old, Some(self.owner), fences).await?;
             self.old.pop();
             let is_short =
-                self.old.is_empty() && self.lease.ledger.going_on().iter().any(|it| !kept.contains(it));
-            if is_short || self.lease.has_lost(old) {
+                self.old.is_empty() && self.membership.ledger.going_on().iter().any(|it| !kept.contains(it));
+            if is_short || self.membership.was_told_to_end(old) {
                 // Runs are others' by now. Or they were told to end while they went over to this owner, whose lease must run
                 // out then as that of the old one would have.
                 return Err(Failed::LeaseLost);
             }
         }
-        let held = self.lease.clock().held().map(|held| held.owner);
+        let held = self.membership.lease().held().map(|held| held.owner);
         if held != Some(self.owner) {
-            *self.lease.clock().held() = Some(Held { owner: self.owner, beat: self.joined });
+            *self.membership.lease().held() = Some(Held { owner: self.owner, beat: self.joined });
             // it may have rested, and has a lease to extend
-            self.heartbeat.wakes();
+            self.heartbeat.wake();
         }
         Ok(())
     }
 
     /// Moves this old owner's keys to the new one if their fences are listed, and back in line otherwise.
     /// Returns the fences that the new one then has.
-    async fn settles(
+    async fn settle(
         &self,
         link: &mut Lane<'_>,
         old: i64,
@@ -444,7 +393,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         fences: Vec<i64>,
     ) -> Result<HashSet<i64>, Failed> {
         let settle = "select requeue.settle($1, $2, $3, $4)";
-        let rows = link.query(settle, &[&self.lease.ledger.queue, &old, &new, &fences]).await?;
+        let rows = link.query(settle, &[&self.membership.ledger.queue, &old, &new, &fences]).await?;
         Ok(rows.first().map_or_else(Vec::new, |row| row.get(0)).into_iter().collect())
     }
 
@@ -458,29 +407,28 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
 
     async fn next_on(&mut self, link: &mut Lane<'_>, wanted: usize, ends: &[End]) -> Result<Next, Failed> {
         self.is_sent = false;
-        self.joins(link, ends).await?;
+        self.join(link, ends).await?;
         self.is_sent = true;
-        let clock = self.lease.ledger.clock.get();
-        let keys: Vec<&[u8]> = ends.iter().map(|end| &*end.key).collect();
-        let fences: Vec<i64> = ends.iter().map(|end| end.fence).collect();
-        let mut rows = Rows::default();
-        for end in ends {
-            rows.push(&end.how, |due| due.micros(clock));
-        }
-        let Rows { how, delays, failures, attempts, values, errors } = rows;
         let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let (ledger, owner) = (&self.membership.ledger, self.owner);
+        let EndArgs { keys, fences, how, delays, failures, attempts, values, errors } =
+            EndArgs::of(ends, |due| due.micros(ledger.front_clock.get()));
         let next = "select kind, k, f, att, fails, prio, val from requeue.next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let (queue, owner) = (self.lease.ledger.queue, self.owner);
-        let answer = link
-            .query(
-                next,
-                &[
-                    &queue, &owner, &wanted, &keys, &fences, &how, &delays, &failures, &attempts, &values,
-                    &errors,
-                ],
-            )
-            .await?;
-        self.tells_times(link, &answer).await;
+        let params: [&dyn Param; 11] = [
+            &ledger.queue,
+            &owner,
+            &wanted,
+            &keys,
+            &fences,
+            &how,
+            &delays,
+            &failures,
+            &attempts,
+            &values,
+            &errors,
+        ];
+        let answer = link.query(next, &params).await?;
+        self.store_next_times(link, &answer).await;
         let mut said = Next::default();
         for (nth, row) in answer.iter().enumerate() {
             // a merge of values may take long, and the lease is extended by the same thread
@@ -488,20 +436,20 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
                 tokio::task::yield_now().await;
             }
             match row.get::<_, i32>(0) {
-                0 => {
+                kind::END => {
                     let fence: i64 = row.get(2);
                     let said = if fence < 0 { &mut said.locked } else { &mut said.accepted };
                     said.insert(fence.abs());
                 }
-                1 => {
+                kind::CLAIMED => {
                     said.claimed += 1;
-                    self.target.give(claimed(row));
+                    self.membership.target.give(claimed(row));
                 }
-                2 => {
+                kind::DUE => {
                     let due = Duration::from_micros(row.get::<_, i64>(2).unsigned_abs());
                     said.due = said.due.into_iter().chain([due]).min();
                 }
-                3 => said.folds = true,
+                kind::MUST_FOLD => said.folds = true,
                 _ => {}
             }
         }
@@ -510,9 +458,9 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
 
     /// Computes the next times of claimed keys that have schedules, and stores them. This comes before their runs, so that
     /// whatever ends a run finds the next time. If it fails, a key comes about a period after its run, once.
-    async fn tells_times(&self, link: &mut Lane<'_>, answer: &[Row]) {
+    async fn store_next_times(&self, link: &mut Lane<'_>, answer: &[Row]) {
         let (mut keys, mut rules, mut times) = (Vec::new(), Vec::new(), Vec::new());
-        for row in answer.iter().filter(|row| row.get::<_, i32>(0) == 4) {
+        for row in answer.iter().filter(|row| row.get::<_, i32>(0) == kind::SCHEDULED) {
             let Json(rule): Json<String> = row.get(6);
             if let Some(time) = Schedule::stored(&rule).and_then(|it| crate::calendar::next(&it, row.get(2)))
             {
@@ -523,14 +471,14 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         }
         if !keys.is_empty() {
             let tell = "select requeue.come_again($1, $2, $3, $4)";
-            drop(link.query(tell, &[&self.lease.ledger.queue, &keys, &rules, &times]).await);
+            drop(link.query(tell, &[&self.membership.ledger.queue, &keys, &rules, &times]).await);
         }
     }
 
     /// Changes an end that the server can't store. A value put back by a handler: the key comes back with the
     /// values that the run had. Values of the run and newer ones that can't be joined: the newer ones wait.
     /// Characters of an error: they are replaced.
-    async fn can_be_stored(&mut self, end: &mut End) {
+    async fn make_storable(&mut self, end: &mut End) {
         match &mut end.how {
             How::Back { due, failures, attempt, value: Some(_) } => {
                 let (due, failures, attempt) = (*due, *failures, *attempt);
@@ -540,7 +488,11 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
                 let (spill, key) = ("select requeue.spill($1, $2, $3)", &*end.key);
                 // if this fails the end does too, and it is tried again
                 drop(
-                    self.lanes.lock().await.query(spill, &[&self.lease.ledger.queue, &key, &end.fence]).await,
+                    self.lanes
+                        .lock()
+                        .await
+                        .query(spill, &[&self.membership.ledger.queue, &key, &end.fence])
+                        .await,
                 );
             }
             How::GaveUp(why) => *why = why.replace(|letter: char| !letter.is_ascii() || letter == '\0', "?"),
@@ -550,10 +502,9 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
 
     /// Gives up the lease. Runs whose ends would not be sent any more are told to end, and their keys go to
     /// others when the lease is over.
-    async fn leaves(&mut self) {
-        if self.lease.ledger.has_runs() {
-            self.lease.ledger.lose_all();
-            self.target.lost();
+    async fn leave(&mut self) {
+        if self.membership.ledger.has_runs() {
+            self.membership.let_go_of_runs();
             return;
         }
         if self.owner != NOBODY {
@@ -562,7 +513,7 @@ impl<K: Key, T: ExchangeTarget> Exchange<K, T> {
         let lanes = self.lanes.clone();
         for old in std::mem::take(&mut self.old) {
             // if this fails the lease runs out
-            drop(self.settles(&mut lanes.lock().await, old, None, Vec::new()).await);
+            drop(self.settle(&mut lanes.lock().await, old, None, Vec::new()).await);
         }
     }
 }
@@ -575,14 +526,16 @@ fn claimed(row: &Row) -> Claimed {
         fence: row.get(2),
         attempt: count(3),
         failures: count(4),
-        priority: crate::add_batcher::priority(row.get(5)),
+        priority: priority(row.get(5)),
         value: value.map(|Json(value)| value),
     }
 }
 
 /// Ends of runs as arguments of `requeue.next`: an array each.
 #[derive(Default)]
-struct Rows<'a> {
+struct EndArgs<'a> {
+    keys: Vec<&'a [u8]>,
+    fences: Vec<i64>,
     how: Vec<i16>,
     delays: Vec<i64>,
     failures: Vec<i32>,
@@ -591,25 +544,31 @@ struct Rows<'a> {
     errors: Vec<Option<&'a str>>,
 }
 
-impl<'a> Rows<'a> {
-    fn push(&mut self, how: &'a How, micros: impl Fn(crate::run_ledger::Due) -> i64) {
+impl<'a> EndArgs<'a> {
+    fn of(ends: &'a [End], micros: impl Fn(Due) -> i64) -> Self {
         let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
-        let (how, delay, failures, attempt, value, error) = match how {
-            How::Done => (0, 0, 0, 0, None, None),
-            How::Back { due, failures, attempt, value } => {
-                (1, micros(*due), count(*failures), count(*attempt), value.as_deref(), None)
-            }
-            How::GaveUp(why) => (2, 0, 0, 0, None, Some(&**why)),
-            How::PutBack => (3, 0, 0, 0, None, None),
-            How::Failed { due, failures, attempt } => {
-                (4, micros(*due), count(*failures), count(*attempt), None, None)
-            }
-        };
-        self.how.push(how);
-        self.delays.push(delay);
-        self.failures.push(failures);
-        self.attempts.push(attempt);
-        self.values.push(value.map(Json));
-        self.errors.push(error);
+        let mut args = Self::default();
+        for end in ends {
+            let (how, delay, failures, attempt, value, error) = match &end.how {
+                How::Done => (how::DONE, 0, 0, 0, None, None),
+                How::Back { due, failures, attempt, value } => {
+                    (how::BACK, micros(*due), count(*failures), count(*attempt), value.as_deref(), None)
+                }
+                How::GaveUp(why) => (how::GAVE_UP, 0, 0, 0, None, Some(&**why)),
+                How::PutBack => (how::PUT_BACK, 0, 0, 0, None, None),
+                How::Failed { due, failures, attempt } => {
+                    (how::FAILED, micros(*due), count(*failures), count(*attempt), None, None)
+                }
+            };
+            args.keys.push(&end.key);
+            args.fences.push(end.fence);
+            args.how.push(how);
+            args.delays.push(delay);
+            args.failures.push(failures);
+            args.attempts.push(attempt);
+            args.values.push(value.map(Json));
+            args.errors.push(error);
+        }
+        args
     }
 }

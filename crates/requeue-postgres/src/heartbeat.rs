@@ -20,23 +20,36 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 /// Interval of a process that is not woken; also the maximum lateness of a timer whose process died.
-pub(crate) const LOOKS: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// Interval of a process that only adds, and so has no lease and waits for no key: it checks whether the schema still serves it.
 const RARELY: Duration = Duration::from_secs(5);
 /// Minimum interval before a requested look.
 const SOON: Duration = Duration::from_millis(20);
 /// Time without a key after which a listening process leaves that to others.
 const TIRED: Duration = Duration::from_secs(10);
-/// Maximum number of runs of dead processes put back at once: fewer if their values are too large for the
-/// time.
-const MOST: usize = 1000;
+/// Maximum number of runs of dead processes put back by one call: an eighth of it after a call that took too long.
+const PUT_BACK_AT_ONCE: usize = 1000;
 /// A queue that this process works on.
-pub(crate) trait Beats: Send + Sync {
+pub(crate) trait Member: Send + Sync {
     fn post(&self) -> &Post;
     /// This process's lease.
-    fn clock(&self) -> &LeaseClock;
+    fn lease(&self) -> &LeaseClock;
+    /// Whether the lease was given up.
+    fn is_over(&self) -> bool;
     /// Records that the lease of this owner is lost, or will be soon.
-    fn is_lost(&self, owner: i64);
+    fn lose(&self, owner: i64);
+}
+
+/// Kinds of the rows of `requeue.tick`: see its comment in schema/tick.sql.
+mod kind {
+    pub(super) const EXTENDED: i32 = 0;
+    pub(super) const LOST: i32 = 1;
+    pub(super) const HAS_WORK: i32 = 2;
+    pub(super) const LISTEN: i32 = 3;
+    pub(super) const STOP_LISTENING: i32 = 4;
+    pub(super) const MAINTAIN: i32 = 5;
+    pub(super) const RENEW: i32 = 6;
+    pub(super) const OLDEST_VERSION: i32 = 7;
 }
 
 pub(crate) struct Heartbeat {
@@ -47,7 +60,7 @@ pub(crate) struct Heartbeat {
     is_direct: bool,
     /// Whether connections of the link listen.
     listens: Arc<AtomicBool>,
-    members: Mutex<Vec<Member>>,
+    members: Mutex<Vec<Arc<dyn Member>>>,
     /// A change that it must look at.
     signal: Notify,
     /// An exchange has gone to sleep that nothing would notify.
@@ -55,13 +68,6 @@ pub(crate) struct Heartbeat {
     lanes: Arc<Lanes>,
     /// Whether the schema still serves this program. Checked while there are queues.
     pub(crate) serving: Arc<Serving>,
-}
-
-#[derive(Clone)]
-struct Member {
-    queue: Arc<dyn Beats>,
-    /// Number of naps at the last look.
-    naps: u64,
 }
 
 /// A row of a tick's answer, about a queue or an owner.
@@ -90,23 +96,23 @@ impl Heartbeat {
         }
     }
 
-    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+    fn members(&self) -> MutexGuard<'_, Vec<Arc<dyn Member>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a queue that is worked on, until its post reports the end.
-    pub(crate) fn joins(&self, queue: Arc<dyn Beats>) {
-        self.members().push(Member { queue, naps: 0 });
+    /// Adds a queue that is worked on, until it is left.
+    pub(crate) fn add_member(&self, member: Arc<dyn Member>) {
+        self.members().push(member);
         self.signal.notify_one();
     }
 
     /// Wakes it for a change: a queue is left, or the engine closes.
-    pub(crate) fn wakes(&self) {
+    pub(crate) fn wake(&self) {
         self.signal.notify_one();
     }
 
     /// Requests a look, because an exchange sleeps that nothing would notify.
-    pub(crate) fn is_asked(&self) {
+    pub(crate) fn ask_soon(&self) {
         if self.hears && !self.soon.swap(true, Relaxed) {
             self.signal.notify_one();
         }
@@ -114,46 +120,28 @@ impl Heartbeat {
 
     /// Beats until the engine closes and the last queue is left.
     pub(crate) async fn run(self: Arc<Self>, closing: watch::Receiver<bool>) {
-        // so many runs of dead processes are put back at once
-        let mut put_back = MOST;
+        let mut at_once = PUT_BACK_AT_ONCE;
         let (mut last, mut failing) = (Instant::now(), false);
         loop {
-            self.members().retain(|it| !it.queue.post().over.load(Relaxed));
+            self.members().retain(|it| !it.is_over());
             let members = self.members().clone();
             if members.is_empty() {
                 if *closing.borrow() {
                     return;
                 }
                 self.lanes.rest();
-                // connections that nobody has used for long are closed meanwhile
-                drop(tokio::time::timeout(LOOKS, self.signal.notified()).await);
+                // connections that were unused for long are closed meanwhile
+                drop(tokio::time::timeout(TICK, self.signal.notified()).await);
                 continue;
             }
-            let shortest = members.iter().map(|it| it.queue.clock().length).min().unwrap_or(LOOKS);
-            let tick = (shortest / 6).min(LOOKS);
-            let pause = match failing {
-                true => tick / 4,
-                false if self.soon.load(Relaxed) => SOON.min(tick),
-                false
-                    if members
-                        .iter()
-                        .all(|it| it.queue.clock().held().is_none() && !it.queue.post().waits()) =>
-                {
-                    RARELY
-                }
-                false => tick,
-            };
-            let next = last + pause;
-            let now = Instant::now();
-            let ends = members.iter().filter_map(|it| Some(now + it.queue.clock().left()?));
-            let wakes = ends.fold(next, Instant::min);
-            if now < wakes {
-                drop(tokio::time::timeout_at(wakes.into(), self.signal.notified()).await);
-            }
-            for Member { queue, .. } in &members {
-                let held = *queue.clock().held();
-                if let Some(held) = held.filter(|_| queue.clock().is_over()) {
-                    queue.is_lost(held.owner);
+            let shortest = members.iter().map(|it| it.lease().length).min().unwrap_or(TICK);
+            let tick = (shortest / 6).min(TICK);
+            let next = last + self.pause(&members, tick, failing);
+            self.sleep_until(next, &members).await;
+            for member in &members {
+                let held = *member.lease().held();
+                if let Some(held) = held.filter(|_| member.lease().is_over()) {
+                    member.lose(held.owner);
                 }
             }
             if Instant::now() < next {
@@ -167,35 +155,57 @@ impl Heartbeat {
             // a second is from an answer to the next call
             last = Instant::now();
             failing = said.is_none();
-            let Some(said) = said else { continue };
-            if !*closing.borrow() {
+            if let Some(said) = said.filter(|_| !*closing.borrow()) {
                 // if this fails, another process does it, or this one later; limited in time, so that the
                 // next extension is not late
-                self.clears_up(&said, &mut put_back, last + tick).await;
-                if said.iter().any(|it| it.kind == 6) {
-                    let left = (sent + shortest / 6).saturating_duration_since(Instant::now());
-                    if !left.is_zero() {
-                        let renew = "select requeue.renew_in_turn()";
-                        drop(self.link.lock().await.query_for(renew, &[], left).await);
-                    }
-                }
+                self.maintain(&said, &mut at_once, last + tick).await;
+                self.renew(&said, sent + shortest / 6).await;
             }
         }
     }
 
+    /// Time from the last tick to the next one.
+    fn pause(&self, members: &[Arc<dyn Member>], tick: Duration, failing: bool) -> Duration {
+        let only_adds = |it: &Arc<dyn Member>| it.lease().held().is_none() && !it.post().is_waiting();
+        if failing {
+            tick / 4
+        } else if self.soon.load(Relaxed) {
+            SOON.min(tick)
+        } else if members.iter().all(only_adds) {
+            RARELY
+        } else {
+            tick
+        }
+    }
+
+    /// Sleeps until the next tick, until a lease is over, or until something changes.
+    async fn sleep_until(&self, next: Instant, members: &[Arc<dyn Member>]) {
+        let now = Instant::now();
+        let ends = members.iter().filter_map(|it| Some(now + it.lease().left()?));
+        let wakes = ends.fold(next, Instant::min);
+        if now < wakes {
+            drop(tokio::time::timeout_at(wakes.into(), self.signal.notified()).await);
+        }
+    }
+
     /// One call for all queues; `None` if it failed.
-    async fn tick(&self, members: &[Member], tick: Duration, mut limit: Duration) -> Option<Vec<Said>> {
+    async fn tick(
+        &self,
+        members: &[Arc<dyn Member>],
+        tick: Duration,
+        mut limit: Duration,
+    ) -> Option<Vec<Said>> {
         let sent = Moment::now();
         let (mut owners, mut lengths) = (Vec::new(), Vec::new());
         let (mut queues, mut mine) = (Vec::new(), Vec::new());
         let (mut awake, mut tired) = (Vec::new(), Vec::new());
-        for Member { queue, naps } in members {
-            let post = queue.post();
-            let (clock, held) = (queue.clock(), *queue.clock().held());
-            if let Some(held) = held.filter(|held| held.beat.elapsed() + tick >= clock.length / 3) {
+        for member in members {
+            let post = member.post();
+            let (lease, held) = (member.lease(), *member.lease().held());
+            if let Some(held) = held.filter(|held| held.beat.elapsed() + tick >= lease.length / 3) {
                 owners.push(held.owner);
-                lengths.push(crate::add_batcher::micros(clock.length));
-                limit = limit.min(clock.left().unwrap_or_default());
+                lengths.push(crate::add_batcher::micros(lease.length));
+                limit = limit.min(lease.left().unwrap_or_default());
             }
             let (sleeper, listens) = (post.sleeper.load(Relaxed), post.listens.load(Relaxed));
             if sleeper != NOBODY {
@@ -204,7 +214,7 @@ impl Heartbeat {
                 if sleeper == listens && post.needed().elapsed() >= TIRED {
                     tired.push(sleeper);
                 }
-            } else if listens != NOBODY && post.naps.load(Relaxed) == *naps {
+            } else if listens != NOBODY && post.naps.load(Relaxed) == post.naps_seen.load(Relaxed) {
                 // it has been busy all the while
                 awake.push(listens);
             }
@@ -230,16 +240,18 @@ impl Heartbeat {
             Ok(rows) => rows,
             Err(failed) => {
                 if failed.is(&SqlState::UNDEFINED_FUNCTION) {
-                    self.serving.asks(&mut *self.link.lock().await).await;
+                    self.serving.ask(&mut *self.link.lock().await).await;
                 }
                 return None;
             }
         };
         let said: Vec<Said> = rows.iter().map(read).collect();
-        said.iter().filter(|it| it.kind == 7).for_each(|it| self.serving.is_told(it.n));
+        said.iter()
+            .filter(|it| it.kind == kind::OLDEST_VERSION)
+            .for_each(|it| self.serving.note_oldest(it.n));
         let is_refused = self.serving.refusal().is_some();
-        for Member { queue, .. } in members {
-            let post = queue.post();
+        for member in members {
+            let post = member.post();
             if is_refused {
                 post.signal.notify_one();
             }
@@ -249,50 +261,47 @@ impl Heartbeat {
             for said in &said {
                 let is_mine = said.n == i64::from(post.queue);
                 match said.kind {
-                    0 => queue.clock().extended(said.n, sent),
-                    1 => queue.is_lost(said.n),
-                    2 if is_mine => post.tells(),
-                    3 if is_mine && listens => {
+                    kind::EXTENDED => member.lease().extended(said.n, sent),
+                    kind::LOST => member.lose(said.n),
+                    kind::HAS_WORK if is_mine => post.wake_to_look(),
+                    kind::LISTEN if is_mine && listens => {
                         let owner = mine.iter().zip(&queues).find(|(_, queue)| **queue == post.queue);
                         post.listens.store(owner.map_or(NOBODY, |(owner, _)| *owner), Relaxed);
-                        post.is_needed();
+                        post.note_needed();
                         // it looks once more now that it would be notified
-                        post.tells();
+                        post.wake_to_look();
                     }
-                    4 if is_mine => post.listens.store(NOBODY, Relaxed),
+                    kind::STOP_LISTENING if is_mine => post.listens.store(NOBODY, Relaxed),
                     _ => {}
                 }
             }
         }
-        for member in &mut *self.members() {
-            member.naps = member.queue.post().naps.load(Relaxed);
+        for member in &*self.members() {
+            member.post().naps_seen.store(member.post().naps.load(Relaxed), Relaxed);
         }
-        self.listens_if(said.iter().any(|it| it.kind == 3), members, tick).await;
+        self.update_listening(said.iter().any(|it| it.kind == kind::LISTEN), members, tick).await;
         Some(said)
     }
 
     /// Starts listening if asked to, and stops if no queue of it is left.
-    async fn listens_if(&self, is_asked: bool, members: &[Member], limit: Duration) {
+    async fn update_listening(&self, is_asked: bool, members: &[Arc<dyn Member>], limit: Duration) {
         let listens = self.listens.load(Relaxed);
         if is_asked && !listens {
             // for connections that are made from here on, too
             self.listens.store(true, Relaxed);
             drop(self.link.lock().await.query_for("listen requeue", &[], limit).await);
             // the next tick tells the server
-            self.is_asked();
-        } else if listens
-            && !is_asked
-            && members.iter().all(|it| it.queue.post().listens.load(Relaxed) == NOBODY)
-        {
+            self.ask_soon();
+        } else if listens && !is_asked && members.iter().all(|it| it.post().listens.load(Relaxed) == NOBODY) {
             self.listens.store(false, Relaxed);
             drop(self.link.lock().await.query_for("unlisten requeue", &[], limit).await);
         }
     }
 
-    /// Gives back the keys of dead processes, as long as there is time: they may have had a hundred thousand
-    /// keys.
-    async fn clears_up(&self, said: &[Said], put_back: &mut usize, end: Instant) {
-        for said in said.iter().filter(|it| it.kind == 5) {
+    /// Gives back the keys of dead processes, at most `at_once` in a call, until `end`: they may have had a
+    /// hundred thousand keys.
+    async fn maintain(&self, said: &[Said], at_once: &mut usize, end: Instant) {
+        for said in said.iter().filter(|it| it.kind == kind::MAINTAIN) {
             let queue = i32::try_from(said.n).unwrap_or(0);
             let mut more = true;
             while more {
@@ -300,12 +309,22 @@ impl Heartbeat {
                 if left.is_zero() {
                     return;
                 }
-                let most = i32::try_from(*put_back).unwrap_or(i32::MAX);
+                let most = i32::try_from(*at_once).unwrap_or(i32::MAX);
                 let maintain = "select requeue.maintain($1, $2)";
                 let done = self.link.lock().await.query_for(maintain, &[&queue, &most], left).await;
-                *put_back = if done.is_ok() { MOST.min(*put_back * 2) } else { 1.max(*put_back / 8) };
+                *at_once =
+                    if done.is_ok() { PUT_BACK_AT_ONCE.min(*at_once * 2) } else { 1.max(*at_once / 8) };
                 more = done.is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i32>(0) >= most));
             }
+        }
+    }
+
+    /// Keeps the tables short while a snapshot is held, if the server has asked for it, until `end`.
+    async fn renew(&self, said: &[Said], end: Instant) {
+        let left = end.saturating_duration_since(Instant::now());
+        if !left.is_zero() && said.iter().any(|it| it.kind == kind::RENEW) {
+            let renew = "select requeue.renew_in_turn()";
+            drop(self.link.lock().await.query_for(renew, &[], left).await);
         }
     }
 

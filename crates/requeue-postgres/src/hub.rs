@@ -4,7 +4,7 @@ use crate::add_batcher::AddBatcher;
 use crate::heartbeat::Heartbeat;
 use crate::lanes::Lanes;
 use crate::link::{ConnectFn, Hosts, Link, Statements};
-use crate::sleepers::Sleepers;
+use crate::wakeups::Wakeups;
 use requeue_engine::{Answer, EngineError, Op};
 use std::future::Future;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ pub(crate) struct Hub {
     /// Writes triggers.
     pub(crate) batcher: Arc<AddBatcher>,
     /// Connections for claims and rare calls.
-    pub(crate) admin_conn: Arc<Lanes>,
+    pub(crate) lanes: Arc<Lanes>,
     /// The connection for leases and periodic work, which also receives notifications.
     pub(crate) heartbeat: Arc<Heartbeat>,
-    pub(crate) sleepers: Arc<Sleepers>,
+    pub(crate) wakeups: Arc<Wakeups>,
 }
 
 impl Drop for Hub {
     fn drop(&mut self) {
         self.closing.send_replace(true);
         self.batcher.wake();
-        self.heartbeat.wakes();
+        self.heartbeat.wake();
         let thread = self.thread.take().filter(|it| it.thread().id() != std::thread::current().id());
         if let Some(thread) = thread {
             // the last one that is waited for: what it waits for is then gone too

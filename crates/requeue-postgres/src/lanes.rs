@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Maximum number of connections.
-const MOST: usize = 4;
+const CONNECTIONS: usize = 4;
 /// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,7 @@ pub(crate) struct Lane<'a> {
 
 impl Lanes {
     pub(crate) fn new(make: impl Fn() -> Link + Send + Sync + 'static) -> Self {
-        Self { free: Mutex::default(), seats: Semaphore::new(MOST), make: Box::new(make) }
+        Self { free: Mutex::default(), seats: Semaphore::new(CONNECTIONS), make: Box::new(make) }
     }
 
     fn free(&self) -> MutexGuard<'_, Vec<(Link, Instant)>> {

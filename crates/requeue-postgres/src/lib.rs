@@ -77,16 +77,18 @@ mod lanes;
 mod lease_clock;
 mod link;
 mod list;
+mod membership;
 mod post;
 mod processes;
 mod queue;
 mod run;
 mod run_ledger;
 mod schema;
-mod sleepers;
+
 #[cfg(feature = "rustls")]
 mod tls;
 mod typed;
+mod wakeups;
 mod watch;
 
 pub use add_batcher::LONGEST_KEY;

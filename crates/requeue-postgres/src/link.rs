@@ -2,7 +2,6 @@
 
 use crate::typed::{Param, with_types};
 use futures_util::future::{Either, select};
-use requeue::BoxError;
 use requeue_engine::EngineError;
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,7 +18,7 @@ use tokio_postgres::{Client, Config, Error, Row, Statement};
 pub(crate) const ANSWERS: Duration = Duration::from_secs(10);
 
 /// Time after which an unanswered call is taken to wait for something.
-const WAITS: Duration = Duration::from_secs(1);
+const IS_STUCK: Duration = Duration::from_secs(1);
 
 pub(crate) const SILENT: &str = "the server does not answer";
 
@@ -43,17 +42,17 @@ pub(crate) struct Hearing {
     pub(crate) listens: Arc<AtomicBool>,
 }
 
-/// The effect of a failed call.
-#[derive(Debug)]
+/// The effect of a failed call, and the reason in words.
+#[derive(Clone, Debug)]
 pub(crate) enum Failed {
     /// Nothing has changed.
-    Not(BoxError),
+    Not(Arc<str>),
     /// Nothing has changed: the server can't keep the given data.
-    Data(BoxError),
+    Data(Arc<str>),
     /// Nothing has changed: the server has no queue of that number.
-    Gone(BoxError),
+    Gone(Arc<str>),
     /// It may have happened.
-    Maybe(BoxError),
+    Maybe(Arc<str>),
     /// The owner, or the run, has lost its lease.
     LeaseLost,
 }
@@ -61,15 +60,15 @@ pub(crate) enum Failed {
 impl From<Failed> for EngineError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Not(why) | Failed::Data(why) | Failed::Gone(why) => Self::NotApplied(why),
-            Failed::Maybe(why) => Self::Unknown(why),
+            Failed::Not(why) | Failed::Data(why) | Failed::Gone(why) => Self::NotApplied((*why).into()),
+            Failed::Maybe(why) => Self::Unknown((*why).into()),
             Failed::LeaseLost => Self::LeaseLost,
         }
     }
 }
 
 /// The server's message, with its detail: tokio-postgres shows only "db error".
-pub(crate) fn error_text(error: &Error) -> BoxError {
+pub(crate) fn error_text(error: &Error) -> Arc<str> {
     match error.as_db_error() {
         None => match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}").into(),
@@ -104,7 +103,7 @@ impl Failed {
 
     /// Whether the server's error has this code.
     pub(crate) fn is(&self, state: &SqlState) -> bool {
-        matches!(self, Self::Not(why) if why.to_string().contains(&format!("({})", state.code())))
+        matches!(self, Self::Not(why) if why.contains(&format!("({})", state.code())))
     }
 
     /// The reason in words; `None` if the server works as it should.
@@ -186,7 +185,7 @@ impl Live {
             }
             Err(_) => {
                 // with a short lease what is to be done for the queue may just take longer than there is time
-                if limit >= WAITS {
+                if limit >= IS_STUCK {
                     self.cancels();
                 }
                 Failed::Maybe(SILENT.into())
@@ -329,7 +328,7 @@ impl Link {
         });
         let connected = connecting.await;
         self.connecting = None;
-        let live = connected.map_err(|e| Failed::Not(e.into()))??;
+        let live = connected.map_err(|e| Failed::Not(e.to_string().into()))??;
         self.live = Some(live.clone());
         self.is_met = false;
         Ok(live)
@@ -344,13 +343,8 @@ impl Link {
         Ok(())
     }
 
-    /// Closes the connection, which must be unused; the next call makes one.
-    pub(crate) fn rest(&mut self) {
-        self.hang_up();
-    }
-
-    /// Gives the connection up, even with statements on it.
-    fn hang_up(&mut self) {
+    /// Gives the connection up, even with statements on it. The next call makes one.
+    pub(crate) fn hang_up(&mut self) {
         if let Some(live) = self.live.take() {
             live.give_up();
         }

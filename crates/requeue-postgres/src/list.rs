@@ -44,9 +44,9 @@ impl Reading {
     }
 
     /// Reads all pages as one.
-    pub(crate) async fn all(mut self, admin_conn: &mut Link, queue: i32) -> Result<Vec<Listed>, EngineError> {
+    pub(crate) async fn all(mut self, link: &mut Link, queue: i32) -> Result<Vec<Listed>, EngineError> {
         let mut all = Vec::new();
-        while let Some(page) = self.page(admin_conn, queue).await? {
+        while let Some(page) = self.page(link, queue).await? {
             all.extend(page);
         }
         sort(&mut all);
@@ -57,14 +57,14 @@ impl Reading {
     /// both places, and not in neither.
     pub(crate) async fn page(
         &mut self,
-        admin_conn: &mut Link,
+        link: &mut Link,
         queue: i32,
     ) -> Result<Option<Vec<(Place, Listed)>>, EngineError> {
         if self.is_over {
             return Ok(None);
         }
         if self.triggers.is_none() {
-            let mut triggers = Triggers::read(admin_conn, queue, self.key.as_ref()).await?;
+            let mut triggers = Triggers::read(link, queue, self.key.as_ref()).await?;
             triggers.of_keys.iter_mut().for_each(|listed| {
                 listed.take_if(|listed| !listed.key.starts_with(&self.prefix));
             });
@@ -75,12 +75,11 @@ impl Reading {
         let mut keys: Vec<(Place, Listed)> = Vec::new();
         // Pages begin behind a key, and the first of those with a prefix may be the prefix itself.
         if self.after.is_none() && !self.prefix.is_empty() {
-            let of_prefix =
-                admin_conn.query(page, &[&queue, &Some(&self.prefix), &self.after, &PAGE]).await?;
+            let of_prefix = link.query(page, &[&queue, &Some(&self.prefix), &self.after, &PAGE]).await?;
             keys.extend(of_prefix.iter().map(read));
             self.after = Some(self.prefix.clone());
         }
-        let rows = admin_conn.query(page, &[&queue, &self.key, &self.after, &PAGE]).await?;
+        let rows = link.query(page, &[&queue, &self.key, &self.after, &PAGE]).await?;
         keys.extend(rows.iter().map(read).take_while(|(_, listed)| listed.key.starts_with(&self.prefix)));
         let has_last = rows.last().is_none_or(|row| row.get::<_, &[u8]>(0).starts_with(&self.prefix));
         self.after = keys.last().map(|(_, listed)| listed.key.clone()).or(self.after.take());
@@ -140,13 +139,13 @@ struct Triggers {
 }
 
 impl Triggers {
-    async fn read(admin_conn: &mut Link, queue: i32, key: Option<&Vec<u8>>) -> Result<Self, EngineError> {
+    async fn read(link: &mut Link, queue: i32, key: Option<&Vec<u8>>) -> Result<Self, EngineError> {
         let mut this = Self { of_keys: Vec::new(), places: HashMap::new() };
         let mut after = 0_i64;
         loop {
             let page =
                 "select key, delay_us, priority, value, age_us, id from requeue.triggers($1, $2, $3, $4)";
-            let rows = admin_conn.query(page, &[&queue, &key, &after, &PAGE]).await?;
+            let rows = link.query(page, &[&queue, &key, &after, &PAGE]).await?;
             for row in &rows {
                 let delay: i64 = row.get(1);
                 let status = if delay > 0 { Status::Waiting } else { Status::Ready };

@@ -19,12 +19,12 @@ pub(crate) struct Post {
     news: AtomicBool,
     /// Number of times that the exchange went to sleep.
     pub(crate) naps: AtomicU64,
+    /// Its value at the heartbeat's last tick.
+    pub(crate) naps_seen: AtomicU64,
     /// The owner that the server notifies, if it does.
     pub(crate) listens: AtomicI64,
     /// When the exchange last got a key after it had slept.
     needed: Mutex<Instant>,
-    /// The exchange has ended, and the lease is given up.
-    pub(crate) over: AtomicBool,
 }
 
 impl Post {
@@ -35,14 +35,14 @@ impl Post {
             sleeper: AtomicI64::new(NOBODY),
             news: AtomicBool::new(false),
             naps: AtomicU64::new(0),
+            naps_seen: AtomicU64::new(0),
             listens: AtomicI64::new(NOBODY),
             needed: Mutex::new(Instant::now()),
-            over: AtomicBool::new(false),
         }
     }
 
     /// Wakes the exchange to look, because keys may have come.
-    pub(crate) fn tells(&self) {
+    pub(crate) fn wake_to_look(&self) {
         self.news.store(true, Relaxed);
         self.signal.notify_one();
     }
@@ -53,28 +53,28 @@ impl Post {
     }
 
     /// Records that the exchange sleeps as this owner. True if nothing will notify it.
-    pub(crate) fn sleeps(&self, owner: i64) -> bool {
+    pub(crate) fn fall_asleep(&self, owner: i64) -> bool {
         self.naps.fetch_add(1, Relaxed);
         self.sleeper.store(owner, Relaxed);
         self.listens.load(Relaxed) != owner
     }
 
-    pub(crate) fn wakes(&self) {
+    pub(crate) fn wake_up(&self) {
         self.sleeper.store(NOBODY, Relaxed);
     }
 
     /// Whether the exchange sleeps, or the server still notifies it.
-    pub(crate) fn waits(&self) -> bool {
-        self.sleeper.load(Relaxed) != NOBODY || self.listens()
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.sleeper.load(Relaxed) != NOBODY || self.is_listening()
     }
 
     /// Whether the server notifies this process.
-    pub(crate) fn listens(&self) -> bool {
+    pub(crate) fn is_listening(&self) -> bool {
         self.listens.load(Relaxed) != NOBODY
     }
 
     /// Records that the exchange got a key after it had slept.
-    pub(crate) fn is_needed(&self) {
+    pub(crate) fn note_needed(&self) {
         *self.needed() = Instant::now();
     }
 

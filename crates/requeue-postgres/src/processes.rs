@@ -38,11 +38,11 @@ fn micros(row: &Row, nth: usize) -> Option<Duration> {
     u64::try_from(micros).ok().map(Duration::from_micros)
 }
 
-pub(crate) async fn processes(admin_conn: &mut Link, queue: i32) -> Result<Vec<Process>, Failed> {
+pub(crate) async fn processes(link: &mut Link, queue: i32) -> Result<Vec<Process>, Failed> {
     let all = "select p.host, p.pid, p.application, p.running, (extract(epoch from p.longest_run) * 1000000)::bigint,
                  (extract(epoch from p.lease_left) * 1000000)::bigint
                from requeue.queue w join requeue.processes p on p.queue = w.name where w.id = $1 order by p.since";
-    let rows = admin_conn.query(all, &[&queue]).await?;
+    let rows = link.query(all, &[&queue]).await?;
     let read = |row: &Row| Process {
         who: holder(row.get(0), row.get(1), row.get(2)),
         held: row.get::<_, i64>(3).unsigned_abs(),

@@ -2,10 +2,10 @@
 
 use crate::add_batcher::{TriggerRow, fits, micros};
 use crate::client::Client;
-use crate::exchange::ExchangeTarget;
 use crate::groups::GroupOf;
 use crate::hub::Hub;
 use crate::link::Failed;
+use crate::membership::ExchangeTarget;
 use crate::post::Post;
 use crate::run_ledger::{Claimed, Gave, How, RunLedger};
 use crate::typed::{Param, with_types};
@@ -68,11 +68,11 @@ pub struct PostgresStore<K: Key, V: 'static = ()> {
 impl<K: Key, V> PostgresStore<K, V> {
     /// Stops claiming, and puts back keys that no worker has begun. When no run is left the lease is given
     /// up.
-    fn leaves(&self) {
+    fn stop_claiming(&self) {
         let ledger = &self.inner.ledger;
-        self.hub.sleepers.remove(ledger.queue, &self.post);
+        self.hub.wakeups.remove(ledger.queue, &self.post);
         for key in ledger.close() {
-            self.inner.puts_back(&key);
+            self.inner.put_back(&key);
         }
         ledger.signal.notify_one();
     }
@@ -80,7 +80,7 @@ impl<K: Key, V> PostgresStore<K, V> {
 
 impl<K: Key, V> Drop for PostgresStore<K, V> {
     fn drop(&mut self) {
-        self.leaves();
+        self.stop_claiming();
         self.inner.front.shut_down();
     }
 }
@@ -243,7 +243,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> PostgresStore<K, 
     /// ```
     #[must_use]
     pub fn ends_refused(&self) -> u64 {
-        self.inner.ledger.refused.load(Relaxed)
+        self.inner.ledger.ends_refused.load(Relaxed)
     }
 
     /// The error of the last call that claims keys and sends ends of runs; `None` if it succeeded. It is
@@ -326,7 +326,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> PostgresStore<K, 
     /// ```
     pub fn leave(&self) -> Op<()> {
         let Self { inner, left, hub, .. } = self;
-        self.leaves();
+        self.stop_claiming();
         inner.front.shut_down();
         let mut left = left.clone();
         hub.call(async move {
@@ -349,7 +349,7 @@ pub(crate) struct Inner<K: Key, V: 'static> {
 
 impl<K: Key, V> Inner<K, V> {
     /// Puts back a key that no worker has begun.
-    fn puts_back(&self, key: &K) {
+    fn put_back(&self, key: &K) {
         self.ledger.put_back(key, || {
             let cancelled = catch_unwind(AssertUnwindSafe(|| self.front.cancel(key)));
             cancelled.is_ok_and(|cancelled| cancelled.is_some_and(|it| it.ready))
@@ -433,21 +433,21 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> ExchangeTarget for WeakFront<
             // it is shut down, or users' code panicked
             ledger.take_back(&key, How::PutBack);
         } else if ledger.came(&key) {
-            inner.puts_back(&key);
+            inner.put_back(&key);
         }
     }
 
-    fn lost(&self) {
+    fn let_go_of_runs(&self) {
         // Before: a worker may take one of these meanwhile, and is told with the others.
         if let Some(inner) = self.inner.upgrade() {
-            self.ledger.lost().iter().for_each(|key| inner.puts_back(key));
+            self.ledger.keys_without_lease().iter().for_each(|key| inner.put_back(key));
         }
         self.front.cancel_runs();
     }
 
-    fn closes(&self) {
+    fn close(&self) {
         if let Some(inner) = self.inner.upgrade() {
-            inner.ledger.close().iter().for_each(|key| inner.puts_back(key));
+            inner.ledger.close().iter().for_each(|key| inner.put_back(key));
             inner.front.shut_down();
         }
     }

@@ -115,13 +115,19 @@ struct Runs<K> {
     ends: Vec<End>,
     /// Number of ends that were taken for sending, with an unknown outcome.
     on_their_way: usize,
-    /// The lease was lost meanwhile.
-    lost_on_their_way: bool,
+    /// The lease was lost meanwhile: of these ends, those that are taken back are dropped.
+    drop_unsent: bool,
     /// Claims of keys whose earlier run has ended: they can be given to the queue in memory now.
     freed: Vec<Claimed>,
 }
 
-impl<K> Runs<K> {
+impl<K: Clone> Runs<K> {
+    /// The keys like these that the queue in memory has.
+    fn in_memory(&self, like: impl Fn(&Given) -> bool) -> Vec<K> {
+        let all = self.given.iter().filter(|(_, given)| !given.coming && like(given));
+        all.map(|(key, _)| key.clone()).collect()
+    }
+
     /// The fences of claimed keys that the queue in memory does not have yet because an earlier run went on.
     fn to_begin(&self) -> impl Iterator<Item = i64> {
         let next = self.given.values().filter_map(|given| given.next.as_ref());
@@ -150,15 +156,24 @@ pub(crate) struct RunLedger<K> {
     runs: Mutex<Runs<K>>,
     /// Wakes the exchange.
     pub(crate) signal: Arc<Notify>,
-    pub(crate) clock: OnceLock<Arc<dyn Clock>>,
+    pub(crate) front_clock: OnceLock<Arc<dyn Clock>>,
     /// Number of ends that the server has refused, because the run had lost the key, or that were not sent
     /// because the lease was lost.
-    pub(crate) refused: AtomicU64,
+    pub(crate) ends_refused: AtomicU64,
     /// No keys are claimed any more: the last handle was dropped, or the queue was left. Set under the lock
     /// of `runs`.
     pub(crate) closed: AtomicBool,
     /// The error of the last call for keys and ends, if it failed.
     trouble: Mutex<Option<String>>,
+}
+
+/// When ends that are taken back are sent again.
+#[derive(Clone, Copy)]
+pub(crate) enum Again {
+    /// Before all others.
+    First,
+    /// Behind all others.
+    Last,
 }
 
 /// Result of recording a claimed key.
@@ -179,7 +194,7 @@ impl<K: Key> RunLedger<K> {
             undecided: HashMap::new(),
             ends: Vec::new(),
             on_their_way: 0,
-            lost_on_their_way: false,
+            drop_unsent: false,
             freed: Vec::new(),
         };
         Self {
@@ -188,8 +203,8 @@ impl<K: Key> RunLedger<K> {
             lease: LeaseClock::new(lease),
             runs: Mutex::new(runs),
             signal: Arc::default(),
-            clock: OnceLock::new(),
-            refused: AtomicU64::new(0),
+            front_clock: OnceLock::new(),
+            ends_refused: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             trouble: Mutex::default(),
         }
@@ -242,7 +257,7 @@ impl<K: Key> RunLedger<K> {
     pub(crate) fn close(&self) -> Vec<K> {
         let runs = self.runs();
         self.closed.store(true, Relaxed);
-        runs.given.iter().filter(|(_, given)| !given.coming).map(|(key, _)| key.clone()).collect()
+        runs.in_memory(|_| true)
     }
 
     /// Records the end of a key that left memory without a run.
@@ -282,18 +297,18 @@ impl<K: Key> RunLedger<K> {
         let (key, fence) = (key.to_bytes().into(), given.fence);
         let end = End { key, fence, how, may_have_ended: given.in_transaction, is_told_again: false };
         if given.lost {
-            self.loses(&[end]);
+            self.count_dropped(&[end]);
         } else {
             runs.ends.push(end);
         }
         runs.freed.extend(given.next);
     }
 
-    /// Drops these ends unsent, because the lease is lost. Ends after which the key would need no run are
-    /// counted as refused: it gets one.
-    fn loses(&self, ends: &[End]) {
+    /// Counts ends that are dropped unsent, because the lease is lost, as refused, if the key would have needed
+    /// no further run: it gets one.
+    fn count_dropped(&self, ends: &[End]) {
         let is_the_last = |end: &&End| matches!(end.how, How::Done | How::GaveUp(_)) && !end.may_have_ended;
-        self.refused.fetch_add(ends.iter().filter(is_the_last).count() as u64, Relaxed);
+        self.ends_refused.fetch_add(ends.iter().filter(is_the_last).count() as u64, Relaxed);
     }
 
     /// Records the end of a claimed key that the queue in memory does not get.
@@ -307,28 +322,21 @@ impl<K: Key> RunLedger<K> {
     pub(crate) fn ends(&self, most: usize) -> Vec<End> {
         let mut runs = self.runs();
         let most = fitting(runs.ends.iter().take(most).map(|end| end.how.bytes()));
-        (runs.on_their_way, runs.lost_on_their_way) = (most, false);
+        (runs.on_their_way, runs.drop_unsent) = (most, false);
         runs.ends.drain(..most).collect()
     }
 
-    /// Returns unsent ends, to be sent first.
-    pub(crate) fn again(&self, mut ends: Vec<End>) {
+    /// Takes back those of the ends that [`ends`](Self::ends) returned which the server does not have. The others
+    /// have reached it.
+    pub(crate) fn take_back_ends(&self, ends: Vec<End>, again: Again) {
         let mut runs = self.runs();
-        self.keep_unless_lost(&runs, &mut ends);
-        runs.ends.splice(0..0, ends);
-    }
-
-    /// Returns unsent ends, to be sent after the others.
-    pub(crate) fn later(&self, mut ends: Vec<End>) {
-        let mut runs = self.runs();
-        self.keep_unless_lost(&runs, &mut ends);
-        runs.ends.append(&mut ends);
-    }
-
-    fn keep_unless_lost(&self, runs: &Runs<K>, ends: &mut Vec<End>) {
-        if runs.lost_on_their_way {
-            self.loses(ends);
-            ends.clear();
+        runs.on_their_way = 0;
+        if runs.drop_unsent {
+            return self.count_dropped(&ends);
+        }
+        match again {
+            Again::First => drop(runs.ends.splice(0..0, ends)),
+            Again::Last => runs.ends.extend(ends),
         }
     }
 
@@ -346,11 +354,6 @@ impl<K: Key> RunLedger<K> {
     pub(crate) fn has_sent(&self) -> bool {
         let runs = self.runs();
         runs.ends.is_empty() && runs.on_their_way == 0
-    }
-
-    /// Records that the ends taken have reached the server, or were returned.
-    pub(crate) fn arrived(&self) {
-        self.runs().on_their_way = 0;
     }
 
     /// Whether nothing is left to be sent, and no run goes on.
@@ -375,13 +378,8 @@ impl<K: Key> RunLedger<K> {
     }
 
     /// The keys in memory whose leases are lost.
-    pub(crate) fn lost(&self) -> Vec<K> {
-        let runs = self.runs();
-        runs.given
-            .iter()
-            .filter(|(_, given)| given.lost && !given.coming)
-            .map(|(key, _)| key.clone())
-            .collect()
+    pub(crate) fn keys_without_lease(&self) -> Vec<K> {
+        self.runs().in_memory(|given| given.lost)
     }
 
     /// Marks all runs as having lost their leases.
@@ -391,8 +389,8 @@ impl<K: Key> RunLedger<K> {
             given.lost = true;
             given.next = None;
         }
-        runs.lost_on_their_way = true;
-        self.loses(&runs.ends);
+        runs.drop_unsent = true;
+        self.count_dropped(&runs.ends);
         runs.ends.clear();
         runs.freed.clear();
     }

@@ -19,7 +19,7 @@ const STEPS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.s
 const CODE: [&str; 7] = [
     include_str!("schema/functions.sql"),
     include_str!("schema/adds.sql"),
-    include_str!("schema/pulse.sql"),
+    include_str!("schema/tick.sql"),
     include_str!("schema/operators.sql"),
     include_str!("schema/comments.sql"),
     include_str!("schema/jit.sql"),
@@ -28,11 +28,11 @@ const CODE: [&str; 7] = [
 /// The version that this program creates.
 pub(crate) const VERSION: i32 = STEPS.len() as i32;
 
-/// Limit of a wait for a table, which blocks all others meanwhile; then they have [`LETS`].
-const WAITS: &str = "500ms";
-const LETS: Duration = Duration::from_millis(500);
+/// Limit of a wait for a table, which blocks all others meanwhile; then they have [`LOCK_PAUSE`].
+const LOCK_TIMEOUT: &str = "500ms";
+const LOCK_PAUSE: Duration = Duration::from_millis(500);
 /// Time after which the migration is given up, with an error that names the table's holder.
-const TRIES: Duration = Duration::from_secs(30);
+const GIVES_UP_AFTER: Duration = Duration::from_secs(30);
 
 /// The version of a schema, and the oldest program version that it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ struct Version {
 }
 
 /// The version of the schema, if there is one.
-async fn version(admin_conn: &mut Link) -> Result<Option<Version>, Failed> {
+async fn version(link: &mut Link) -> Result<Option<Version>, Failed> {
     let read = |rows: Vec<Row>| rows.first().map(|row| Version { newest: row.get(0), oldest: row.get(1) });
-    let newer = admin_conn.query("select newest, oldest from requeue.version()", &[]).await;
+    let newer = link.query("select newest, oldest from requeue.version()", &[]).await;
     let is_missing = |failed: &Failed| {
         failed.is(&SqlState::UNDEFINED_FUNCTION) || failed.is(&SqlState::INVALID_SCHEMA_NAME)
     };
@@ -53,11 +53,11 @@ async fn version(admin_conn: &mut Link) -> Result<Option<Version>, Failed> {
         said => return said.map(read),
     }
     // version 1 has no such function
-    let is_there = admin_conn.query("select to_regclass('requeue.meta') is not null", &[]).await?;
+    let is_there = link.query("select to_regclass('requeue.meta') is not null", &[]).await?;
     if !is_there.first().is_some_and(|row| row.get(0)) {
         return Ok(None);
     }
-    admin_conn.query("select 1, version from requeue.meta", &[]).await.map(read)
+    link.query("select 1, version from requeue.meta", &[]).await.map(read)
 }
 
 /// Whether the schema still serves this program: it may be migrated while the program runs.
@@ -74,58 +74,58 @@ impl Serving {
     }
 
     /// Records the oldest version that the schema serves.
-    pub(crate) fn is_told(&self, oldest: i64) {
+    pub(crate) fn note_oldest(&self, oldest: i64) {
         if oldest > i64::from(VERSION) {
             self.0.store(u32::try_from(oldest).unwrap_or(u32::MAX), Relaxed);
         }
     }
 
     /// Asks the server, after a call that found a function missing.
-    pub(crate) async fn asks(&self, admin_conn: &mut Link) {
-        if let Ok(Some(version)) = version(admin_conn).await {
-            self.is_told(version.oldest.into());
+    pub(crate) async fn ask(&self, link: &mut Link) {
+        if let Ok(Some(version)) = version(link).await {
+            self.note_oldest(version.oldest.into());
         }
     }
 }
 
 /// Creates the schema, or migrates it to this program's version.
-pub(crate) async fn make(admin_conn: &mut Link) -> Result<(), EngineError> {
+pub(crate) async fn make(link: &mut Link) -> Result<(), EngineError> {
     let begun = Instant::now();
     loop {
-        let found = match version(admin_conn).await {
+        let found = match version(link).await {
             Ok(found) => found,
-            Err(failed) => return Err(with_grant(admin_conn, failed).await.into()),
+            Err(failed) => return Err(with_grant(link, failed).await.into()),
         };
         let from = found.map_or(0, |found| found.newest);
         if from >= VERSION {
             return serves(found);
         }
-        match step(admin_conn, from).await {
+        match step(link, from).await {
             Ok(()) => return Ok(()),
             // somebody else may have done it meanwhile
-            Err(failed) => match version(admin_conn).await?.map_or(0, |found| found.newest) {
+            Err(failed) => match version(link).await?.map_or(0, |found| found.newest) {
                 now if now > from => {}
                 _ if failed.is(&SqlState::LOCK_NOT_AVAILABLE)
                     || failed.is(&SqlState::T_R_DEADLOCK_DETECTED) =>
                 {
-                    if begun.elapsed() >= TRIES {
-                        return Err(with_holder(admin_conn, failed).await.into());
+                    if begun.elapsed() >= GIVES_UP_AFTER {
+                        return Err(with_holder(link, failed).await.into());
                     }
-                    tokio::time::sleep(LETS).await;
+                    tokio::time::sleep(LOCK_PAUSE).await;
                 }
-                _ => return Err(with_grant(admin_conn, failed).await.into()),
+                _ => return Err(with_grant(link, failed).await.into()),
             },
         }
     }
 }
 
 /// Executes one migration, completely or not at all.
-async fn step(admin_conn: &mut Link, from: i32) -> Result<(), Failed> {
+async fn step(link: &mut Link, from: i32) -> Result<(), Failed> {
     let steps = STEPS.iter().skip(usize::try_from(from).unwrap_or(0)).chain(&CODE);
     let steps = steps.copied().collect::<Vec<_>>().concat();
     // One after another: the lock ends with the transaction ("requeue" in ASCII). Who comes second finds another version than it saw.
     let batch = format!(
-        "begin; set local client_min_messages = warning; set local lock_timeout = '{WAITS}';
+        "begin; set local client_min_messages = warning; set local lock_timeout = '{LOCK_TIMEOUT}';
          select pg_advisory_xact_lock(32195137446966629);
          do $do$ declare now_ int := 0; begin
            if to_regprocedure('requeue.version()') is not null then
@@ -137,21 +137,21 @@ async fn step(admin_conn: &mut Link, from: i32) -> Result<(), Failed> {
          end $do$;
          {steps}; commit"
     );
-    let made = admin_conn.batch(&batch).await;
+    let made = link.batch(&batch).await;
     if made.is_err() {
-        drop(admin_conn.batch("rollback").await);
+        drop(link.batch("rollback").await);
     }
     made
 }
 
 /// Adds the transaction that blocks the tables to an error.
-async fn with_holder(admin_conn: &mut Link, failed: Failed) -> Failed {
+async fn with_holder(link: &mut Link, failed: Failed) -> Failed {
     let Failed::Not(why) = failed else { return failed };
     let holder = "select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), l.relation::regclass::text
                   from pg_locks l join pg_stat_activity a using (pid) join pg_class c on c.oid = l.relation
                   where l.granted and l.pid <> pg_backend_pid() and c.relnamespace = to_regnamespace('requeue') and c.relkind = 'r'
                   order by a.xact_start limit 1";
-    match admin_conn.query(holder, &[]).await.ok().and_then(|rows| rows.into_iter().next()) {
+    match link.query(holder, &[]).await.ok().and_then(|rows| rows.into_iter().next()) {
         None => Failed::Not(why),
         Some(row) => {
             let (pid, name, table): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -164,7 +164,7 @@ async fn with_holder(admin_conn: &mut Link, failed: Failed) -> Failed {
 }
 
 /// Adds the missing grants to an error, if the role may not create the schema.
-async fn with_grant(admin_conn: &mut Link, failed: Failed) -> Failed {
+async fn with_grant(link: &mut Link, failed: Failed) -> Failed {
     let is_refused = failed.is(&SqlState::INSUFFICIENT_PRIVILEGE);
     let Failed::Not(why) = failed else { return failed };
     if !is_refused {
@@ -172,7 +172,7 @@ async fn with_grant(admin_conn: &mut Link, failed: Failed) -> Failed {
     }
     let asks = "select to_regnamespace('requeue') is not null, quote_ident(current_database()), quote_ident(current_user),
                 (select relowner::regrole::text from pg_class where relnamespace = to_regnamespace('requeue') and relname = 'meta')";
-    let Some(row) = admin_conn.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
+    let Some(row) = link.query(asks, &[]).await.ok().and_then(|rows| rows.into_iter().next()) else {
         return Failed::Not(why);
     };
     let (is_there, database, role): (bool, String, String) = (row.get(0), row.get(1), row.get(2));
@@ -190,8 +190,8 @@ async fn with_grant(admin_conn: &mut Link, failed: Failed) -> Failed {
 }
 
 /// Checks that this program works with the schema.
-pub(crate) async fn known(admin_conn: &mut Link) -> Result<(), EngineError> {
-    serves(version(admin_conn).await?)
+pub(crate) async fn known(link: &mut Link) -> Result<(), EngineError> {
+    serves(version(link).await?)
 }
 
 fn serves(found: Option<Version>) -> Result<(), EngineError> {

@@ -4,8 +4,8 @@
 //! nothing, and delays no lease. Only if the queue has metrics.
 
 use crate::client::{Stats, counts};
-use crate::exchange::Lease;
 use crate::lanes::Lanes;
+use crate::membership::Membership;
 use requeue_engine::{EngineGauges, ReadEngine, StoreGauges};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Interval of looks at the server, and time limit of its answer.
-const LOOKS: Duration = Duration::from_secs(5);
+const READS_EVERY: Duration = Duration::from_secs(5);
 /// Maximum of counts: a look then takes a few milliseconds, and each process has its own.
-const MOST: i32 = 10_000;
+const COUNTS_UP_TO: i32 = 10_000;
 /// Age at which a look is no longer reported: the connection was in other use, or the server does not answer.
 const OLD: Duration = Duration::from_secs(15);
 
 pub(crate) struct Watch<K> {
-    lease: Arc<Lease<K>>,
+    membership: Arc<Membership<K>>,
     /// Result and time of the last look; `None` if it failed.
     seen: Mutex<Option<(Instant, Stats)>>,
 }
 
 impl<K> Watch<K> {
-    pub(crate) fn new(lease: Arc<Lease<K>>) -> Self {
-        Self { lease, seen: Mutex::new(None) }
+    pub(crate) fn new(membership: Arc<Membership<K>>) -> Self {
+        Self { membership, seen: Mutex::new(None) }
     }
 
     fn saw(&self, seen: Option<(Instant, Stats)>) {
@@ -41,12 +41,12 @@ impl<K: Send + Sync> ReadEngine for Watch<K> {
         let mut gauges = EngineGauges::default();
         gauges.store = seen.filter(|(at, _)| at.elapsed() < OLD).map(|(_, stats)| stats.into());
         gauges.up = gauges.store.is_some();
-        let held = *self.lease.clock().held();
+        let held = *self.membership.lease().held();
         gauges.lease.held = held.is_some();
-        gauges.lease.length = self.lease.clock().length;
+        gauges.lease.length = self.membership.lease().length;
         gauges.lease.since_beat = held.map_or(Duration::ZERO, |held| held.beat.elapsed());
-        gauges.leases_lost = self.lease.losses.load(Relaxed);
-        gauges.ends_refused = self.lease.ledger.refused.load(Relaxed);
+        gauges.leases_lost = self.membership.losses.load(Relaxed);
+        gauges.ends_refused = self.membership.ledger.ends_refused.load(Relaxed);
         gauges
     }
 }
@@ -70,17 +70,15 @@ impl From<Stats> for StoreGauges {
 }
 
 /// Looks at the server as long as the queue exists: even after it was shut down, while its figures are read.
-pub(crate) async fn looks<K>(
-    watch: Weak<Watch<K>>,
-    admin_conn: Arc<Lanes>,
-    mut closing: watch::Receiver<bool>,
-) {
+pub(crate) async fn looks<K>(watch: Weak<Watch<K>>, lanes: Arc<Lanes>, mut closing: watch::Receiver<bool>) {
     let looking = async {
         while let Some(watch) = watch.upgrade() {
-            let seen = counts(&mut *admin_conn.lock().await, watch.lease.ledger.queue, MOST, LOOKS).await;
+            let seen =
+                counts(&mut *lanes.lock().await, watch.membership.ledger.queue, COUNTS_UP_TO, READS_EVERY)
+                    .await;
             watch.saw(seen.ok().map(|stats| (Instant::now(), stats)));
             drop(watch);
-            tokio::time::sleep(LOOKS).await;
+            tokio::time::sleep(READS_EVERY).await;
         }
     };
     let looking = std::pin::pin!(looking);

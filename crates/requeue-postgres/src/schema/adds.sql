@@ -16,7 +16,7 @@
 -- is refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
 create or replace function requeue.adds(qs int[], ks bytea[], ds bigint[], rs int[], vs jsonb[], es bigint[], gs bytea[], aside boolean)
 returns table(q int, k bytea, what smallint) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
 declare t timestamptz := clock_timestamp(); known bigint[]; gone int; is_known boolean; apart bigint[];
 begin
@@ -66,7 +66,7 @@ end $$;
 -- Of these triggers those whose keys somebody else has locked, and those with values whose keys have values in the inbox: by their
 -- numbers in the arrays. It locks nothing.
 create or replace function requeue.locked(qs int[], ks bytea[], vs jsonb[], known bigint[]) returns bigint[] language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare free tid[]; apart bigint[];
 begin
   begin

@@ -1,16 +1,23 @@
--- The functions of the newest version. Each migration makes all of them anew, over those of the version before.
+-- Functions of the newest version: how keys go through the tables. Others are in adds.sql (triggers of processes), tick.sql (a call a
+-- second) and operators.sql (views, and calls with names). Each migration makes all of them anew, over those of the version before.
+--
+-- A key goes through the tables so:
+--   add           adds() -> put(): item.state 1, in line, or 0 with a timer; of a held key item.dirty
+--   user's add    add_tx(): inbox. Later fold() -> take_in() -> adds()
+--   claim         next() -> claim(): 1 -> 2, with fence and owner; its values move to run_value
+--   end           next() -> finish(): the row is deleted, or 2 -> 1 or 0
+--   owner dead    tick() answers 5 -> maintain() -> reap() -> put_back(): 2 -> 1
+--   lost reply    settle(): 2 stays, with the new owner, or put_back(): 2 -> 1
 --
 -- Processes of the versions since `requeue.meta.version` call them too, by name and with their arguments. So a function of theirs keeps
 -- its name, its arguments and what it returns until that version is raised: a new argument or a new column is a new function,
 -- which stands beside the old one. CONTRIBUTING.md says what a new version needs.
 --
 -- Times are the server's: clients say how long, never when. Each function that is called by name is one transaction.
--- How a key goes through the tables stands in docs/ENGINES.md.
 --
 -- Functions whose statements are about many rows set what keeps the planner to the index that is meant, whatever it believes of
 -- the tables. Where rows are read in the order of an index, that is "enable_sort = off" as well: soon after renew() it read all keys by
--- item_pkey, and sorted what was in line. "jit = off": with scans that are turned off a plan looks so dear that it was compiled
--- at each call, for half a second.
+-- item_pkey, and sorted what was in line. They are never compiled: see jit.sql.
 
 -- The version of the schema, and the oldest one whose programs it serves.
 create or replace function requeue.version(out newest int, out oldest int) language sql as $$
@@ -132,7 +139,7 @@ create or replace function requeue.rest(delay_us bigint, at timestamptz) returns
 
 -- These triggers wait for a run that takes the values of their keys, and ask for it.
 create or replace function requeue.set_apart(q int, ids tid[]) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare r record;
 begin
   with apart_ as (update requeue.inbox b set apart = true where b.ctid = any(ids) returning b.*)
@@ -144,7 +151,7 @@ end $$;
 -- large to be joined with those that its key has waits until a run has taken these, see maintain(), and so do all of the key behind it. It
 -- answers whether any was taken in.
 create or replace function requeue.take_in(q int, ids tid[]) returns boolean language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare r record; one record; any_ boolean := false; full_ bytea[] := '{}'; periods requeue.schedule[];
 begin
   with taken as (delete from requeue.inbox b where b.ctid = any(ids) returning b.*)
@@ -186,7 +193,7 @@ end $$;
 -- is held and locked, because its run is guarded in a transaction of the handler's, keeps its triggers here until that ends:
 -- whoever waited for it would hand out no other key.
 create or replace function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; behind bigint; m int; r record;
 begin
   perform pg_advisory_xact_lock(hashtext('requeue.fold'), q);
@@ -224,7 +231,7 @@ begin
           select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 limit 1 for update skip locked) x);
         raise exception using errcode = 'RQ003';
       exception when sqlstate 'RQ003' then
-        null; -- gives these locks back: add() takes them in its order
+        null; -- gives these locks back: adds() takes them in its order
       end;
       locked := array(select u.k from unnest(ks) u(k) cross join lateral (
         select 1 from requeue.item i where i.queue = q and i.key = u.k and i.state = 2 and not i.ctid = any(held) limit 1) x);
@@ -255,6 +262,7 @@ begin
   end if;
 end $$;
 
+-- Makes a process an owner of keys of a queue, with a lease that begins now. Answers the owner's number.
 create or replace function requeue.join_(q int, who text, lease_us bigint) returns bigint language sql as $$
   insert into requeue.owner(queue, name, lease_until)
     values (q, who, clock_timestamp() + lease_us * interval '1 us') returning id $$;
@@ -293,7 +301,7 @@ returns timestamptz language sql as $$
 -- are answered as negative numbers: their ends are to be told again. The others are not the key's runs any more.
 create or replace function requeue.finish(q int, ks bytea[], fs bigint[], how smallint[], ds bigint[], fails int[], atts int[],
   vs jsonb[], errs text[]) returns setof bigint language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare t timestamptz := clock_timestamp(); m int; ids tid[]; mine bigint[]; gone bytea[]; ended bigint[]; some_locked boolean;
 begin
   perform pg_current_xact_id();
@@ -351,7 +359,7 @@ end $$;
 
 -- Timers that are due. Any process may call it, at any time.
 create or replace function requeue.due(q int, most int) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
 declare t timestamptz := clock_timestamp();
 begin
   perform pg_current_xact_id();
@@ -365,7 +373,7 @@ end $$;
 
 -- What is newer than the values that a run has waits in the inbox then, for it is too large to be joined with these.
 create or replace function requeue.spill(q int, k_ bytea, f_ bigint) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
 begin
   perform pg_current_xact_id();
@@ -386,7 +394,7 @@ end $$;
 
 -- Puts runs back in line, with the values that they had in front of newer ones; `less` is taken from their attempts.
 create or replace function requeue.put_back(ids tid[], less int) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare one record;
 begin
   update requeue.item i set state = 1, pos = nextval('requeue.pos_seq'), dirty = false, fence = null, owner = null,
@@ -403,9 +411,9 @@ exception when program_limit_exceeded then
   end loop;
 end $$;
 
--- Gives back what owners held whose leases are over: their runs count as attempts. Any process may call it, at any time.
+-- Gives back the keys of owners whose leases are over, of all queues: their runs count as attempts. Any process may call it, at any time.
 create or replace function requeue.reap(most int) returns int language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare n int := 0; o record; ids tid[];
 begin
   perform pg_current_xact_id();
@@ -536,7 +544,7 @@ end $$;
 -- waits for nobody (keys that others have locked are left out). So turns and caps are those of all processes together.
 create or replace function requeue.claim(q int, o bigint, n int, folds boolean)
 returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
 declare fl requeue.floor; qu requeue.queue; got int := 0; m int; t timestamptz; ids tid[]; part int := -1;
   level int; served bytea; spare int; laps int; wanted int := n;
 begin
@@ -670,14 +678,14 @@ end $$;
 -- triggers of users' transactions are to be folded in: a call without ends does that. Before the keys come those with times of the calendar
 -- (4): the rule (val), and the instant (f, microseconds since 1970) after which a time is to be told, by come_again().
 --
--- Whoever locks several keys and waits for them locks them in the order of the keys, all in one statement: add(), fold(),
--- settle(). So nobody waits in a circle. That is why a transaction that ends runs folds nothing in; all that
--- follows in it (timers, claims) leaves out what others have locked. Who waits for a lock for long is refused before its process gives
--- the connection up, as in add().
+-- A transaction that locks several keys and waits for them locks them in the order of the keys, all in one statement: adds(), fold(),
+-- settle(). So there is no deadlock. That is why a transaction that ends runs folds nothing in; all that follows in it (timers,
+-- claims) leaves out keys that others have locked. A call that waits for a lock for long is refused before its process gives the
+-- connection up, as in adds().
 create or replace function requeue.next(q int, o bigint, n int, ks bytea[], fs bigint[], how smallint[], ds bigint[], nfails int[],
   atts int[], vs jsonb[], errs text[])
 returns table(kind int, k bytea, f bigint, att int, fails int, prio int, val jsonb) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set jit = off set lock_timeout = '8s' as $$
+set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set lock_timeout = '8s' as $$
 declare got int := 0; due timestamptz; t timestamptz; folds boolean := cardinality(ks) = 0; first bigint;
   rules boolean := exists(select 1 from requeue.schedule s where s.queue = q limit 1);
 begin
@@ -722,7 +730,7 @@ end $$;
 
 -- The next times of keys whose rules are these, in microseconds since 1970. A key whose rule is being changed is left out.
 create or replace function requeue.come_again(q int, ks bytea[], rules text[], times bigint[]) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare r record;
 begin
   for r in select x.id, u.t from unnest(ks, rules, times) u(k, rule, t) cross join lateral (select s.ctid as id from requeue.schedule s
@@ -733,7 +741,7 @@ end $$;
 
 -- In the handler's own transaction: locks the run until that ends. It fails if the run is not the key's any more.
 create or replace function requeue.guard(q int, k_ bytea, f_ bigint) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 begin
   perform 1 from requeue.item i where i.queue = q and i.key = k_ and i.fence = f_ and i.state = 2 for no key update;
   if not found then raise exception 'the run with fence % has lost its lease', f_ using errcode = 'RQ002'; end if;
@@ -754,7 +762,7 @@ end $$;
 -- with o, which follows n then: its lease is extended with that of n. Without n, its lease runs out.
 -- It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
 create or replace function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
 declare os bigint[]; ids tid[];
 begin
@@ -792,7 +800,7 @@ end $$;
 create or replace function requeue.listed(q int, k_ bytea, after bytea, most int)
 returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us bigint, failures int, attempt int,
   priority int, value jsonb, age_us bigint, error text, place bigint, host text, pid int, application text, rule text) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 begin
   return query
   select x.* from (
@@ -824,7 +832,7 @@ returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us 
 -- Triggers of users' transactions that nobody has taken in, of one key or of all: the next `most` behind the one with this number.
 create or replace function requeue.triggers(q int, k_ bytea, after bigint, most int)
 returns table(key bytea, delay_us bigint, priority int, value jsonb, age_us bigint, id bigint) language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_custom_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
 begin
   return query
   select x.key, greatest(0, x.delay_us - x.waits), -x.rank, x.value, x.waits, x.id
@@ -834,7 +842,7 @@ end $$;
 
 -- Takes away what asks for a run of the key; a run that goes on goes on.
 create or replace function requeue.cancel(q int, k_ bytea) returns boolean language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
 declare n int; c int;
 begin
@@ -855,7 +863,7 @@ end $$;
 
 -- Lets a key run now that waits, or whose last run gave up.
 create or replace function requeue.retry(q int, k_ bytea) returns boolean language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare v jsonb; g bytea; comes boolean;
 begin
   -- whoever works takes it in, and it is in line then
@@ -880,7 +888,7 @@ end $$;
 -- Takes away the timers of keys that are to run anyway: such a run stands for the delayed runs of its key. Rows are locked in the
 -- order of all transactions.
 create or replace function requeue.absorb(q int, ks bytea[]) returns void language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
 declare k_ bytea;
 begin
@@ -897,7 +905,7 @@ create or replace function requeue.stats(q int, most int)
 returns table(ready bigint, held bigint, waiting bigint, inbox bigint, dead bigint, oldest_us bigint, paused boolean,
   owners bigint, expired bigint, lease_us bigint, snapshot_us bigint, group_cap int, paused_groups bigint, ruled_groups bigint)
 language sql
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
   select least(most, (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is null
         order by i.rank, i.pos limit most) x)
       + (select count(*) from (select 1 from requeue.item i where i.queue = q and i.state = 1 and i.grp is not null
@@ -955,7 +963,7 @@ end $$;
 
 -- Hands out no keys of a group, in no process, or hands them out again. False: it was so already.
 create or replace function requeue.pause_group(q int, name bytea, pause boolean) returns boolean language plpgsql
-set enable_bitmapscan = off set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 begin
   if pause then
     insert into requeue.groups as g(queue, grp, paused) values (q, requeue.ring(name), true)

@@ -43,7 +43,7 @@ create or replace view requeue.keys as
 
 -- The rows of the view `keys` for one key. It reads these alone.
 create or replace function requeue.find_key(queue text, key text) returns setof requeue.keys language plpgsql
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set enable_seqscan = off set enable_bitmapscan = off as $$
 declare b bytea := requeue.as_bytes(key);
 begin
   perform requeue.queue_id(queue);

@@ -19,7 +19,7 @@ pub(crate) const WAKE: &str =
 /// that adds all the time notifies apart from its triggers, in transactions that do not wait for the disk.
 const QUIET: Duration = Duration::from_millis(20);
 
-pub(crate) struct Sleepers {
+pub(crate) struct Wakeups {
     /// The process's name as an owner of keys and in its notifications: its host, its number there, a random
     /// number, and its application's name. `web-3 4711 0123456789abcdef shop`. The schema's views split it.
     pub(crate) name: String,
@@ -36,7 +36,7 @@ fn machine() -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-impl Sleepers {
+impl Wakeups {
     pub(crate) fn new(application: &str) -> Self {
         // with a number that no other process has, on whatever machine
         let number = RandomState::new().build_hasher().finish();
@@ -55,7 +55,7 @@ impl Sleepers {
     }
 
     /// Notes that triggers were written.
-    pub(crate) fn has_added(&self) {
+    pub(crate) fn note_add(&self) {
         *self.last_add() = Some(Instant::now());
     }
 
@@ -69,14 +69,14 @@ impl Sleepers {
     }
 
     pub(crate) fn remove(&self, queue: i32, who: &Arc<Post>) {
-        if let Some(sleepers) = self.of().get_mut(&queue) {
-            sleepers.retain(|it| !Arc::ptr_eq(it, who));
+        if let Some(wakeups) = self.of().get_mut(&queue) {
+            wakeups.retain(|it| !Arc::ptr_eq(it, who));
         }
     }
 
     pub(crate) fn wake(&self, queue: i32) {
         for sleeper in self.of().get(&queue).into_iter().flatten() {
-            sleeper.tells();
+            sleeper.wake_to_look();
         }
     }
 
@@ -87,7 +87,11 @@ impl Sleepers {
             Ok(queue) if name != self.name => {
                 // of another queue this process may hear although others are meant
                 let of = self.of();
-                of.get(&queue).into_iter().flatten().filter(|it| it.listens()).for_each(|it| it.tells());
+                of.get(&queue)
+                    .into_iter()
+                    .flatten()
+                    .filter(|it| it.is_listening())
+                    .for_each(|it| it.wake_to_look());
             }
             _ => {}
         }
