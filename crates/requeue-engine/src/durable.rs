@@ -171,7 +171,7 @@ impl<S: Store> DurableQueue<S> {
         };
         let queue = self.in_memory();
         if queue.front().refuses(options.priority).is_some() {
-            // so that it counts as refused: no queue opens again
+            // the queue in memory refuses it for good, and counts that
             return queue.add_with(key, how).map_err(AddFailed::from).into();
         }
         self.store.add(Trigger { key, value: how.into_value(), options, every, teller })

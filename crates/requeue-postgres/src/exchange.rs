@@ -100,8 +100,8 @@ struct Exchange<K> {
     old: Vec<i64>,
     /// It has just waited for keys.
     has_slept: bool,
-    /// When the last claim found fewer keys than wanted. Until then another one would find nothing, unless
-    /// there is news.
+    /// Set if the last claim found fewer keys than wanted: until then another one would find nothing, unless there
+    /// is news.
     dry: Option<Instant>,
     /// The next call must fold in triggers of users' transactions.
     folds: bool,

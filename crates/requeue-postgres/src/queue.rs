@@ -413,17 +413,17 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> ExchangeTarget for WeakFront<
     fn give(&self, claimed: Claimed) {
         let Some(inner) = self.inner.upgrade() else {
             // no worker is left
-            return self.ledger.ends_as(claimed, How::PutBack);
+            return self.ledger.end_claimed(claimed, How::PutBack);
         };
         let ledger = &inner.ledger;
         let (key, value) = match inner.read(&claimed) {
             Ok(read) => read,
-            Err(why) => return ledger.ends_as(claimed, How::GaveUp(why)),
+            Err(why) => return ledger.end_claimed(claimed, How::GaveUp(why)),
         };
         let claimed = match ledger.give(&key, claimed) {
             Gave::Now(claimed) => claimed,
             Gave::Later => return,
-            Gave::Closed(claimed) => return ledger.ends_as(claimed, How::PutBack),
+            Gave::Closed(claimed) => return ledger.end_claimed(claimed, How::PutBack),
         };
         let Claimed { attempt, failures, priority, .. } = claimed;
         let known = Restore::new(key.clone()).failures(failures).attempt(attempt).priority(priority);

@@ -312,7 +312,7 @@ impl<K: Key> RunLedger<K> {
     }
 
     /// Records the end of a claimed key that the queue in memory does not get.
-    pub(crate) fn ends_as(&self, claimed: Claimed, how: How) {
+    pub(crate) fn end_claimed(&self, claimed: Claimed, how: How) {
         let Claimed { key, fence, .. } = claimed;
         self.runs().ends.push(End { key, fence, how, may_have_ended: false, is_told_again: false });
         self.signal.notify_one();

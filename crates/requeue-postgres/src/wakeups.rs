@@ -19,11 +19,12 @@ pub(crate) const WAKE: &str =
 /// that adds all the time notifies apart from its triggers, in transactions that do not wait for the disk.
 const QUIET: Duration = Duration::from_millis(20);
 
+/// The queues that this process works on, and whether it has added lately.
 pub(crate) struct Wakeups {
     /// The process's name as an owner of keys and in its notifications: its host, its number there, a random
     /// number, and its application's name. `web-3 4711 0123456789abcdef shop`. The schema's views split it.
     pub(crate) name: String,
-    of: Mutex<HashMap<i32, Vec<Arc<Post>>>>,
+    queues: Mutex<HashMap<i32, Vec<Arc<Post>>>>,
     /// When this process last wrote triggers.
     added: Mutex<Option<Instant>>,
 }
@@ -42,7 +43,7 @@ impl Wakeups {
         let number = RandomState::new().build_hasher().finish();
         let application: String = application.chars().take(63).collect();
         let name = format!("{} {} {number:016x} {application}", machine(), std::process::id());
-        Self { name, of: Mutex::default(), added: Mutex::default() }
+        Self { name, queues: Mutex::default(), added: Mutex::default() }
     }
 
     fn last_add(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -59,24 +60,25 @@ impl Wakeups {
         *self.last_add() = Some(Instant::now());
     }
 
-    fn of(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Post>>>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> MutexGuard<'_, HashMap<i32, Vec<Arc<Post>>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers `who` to be woken from now on.
-    pub(crate) fn add(&self, queue: i32, who: Arc<Post>) {
-        self.of().entry(queue).or_default().push(who);
+    /// Registers an opened queue, to be woken from now on.
+    pub(crate) fn add(&self, queue: i32, post: Arc<Post>) {
+        self.queues().entry(queue).or_default().push(post);
     }
 
-    pub(crate) fn remove(&self, queue: i32, who: &Arc<Post>) {
-        if let Some(wakeups) = self.of().get_mut(&queue) {
-            wakeups.retain(|it| !Arc::ptr_eq(it, who));
+    pub(crate) fn remove(&self, queue: i32, post: &Arc<Post>) {
+        if let Some(posts) = self.queues().get_mut(&queue) {
+            posts.retain(|it| !Arc::ptr_eq(it, post));
         }
     }
 
+    /// Wakes this process's exchanges of a queue.
     pub(crate) fn wake(&self, queue: i32) {
-        for sleeper in self.of().get(&queue).into_iter().flatten() {
-            sleeper.wake_to_look();
+        for post in self.queues().get(&queue).into_iter().flatten() {
+            post.wake_to_look();
         }
     }
 
@@ -85,9 +87,10 @@ impl Wakeups {
         let (queue, name) = payload.split_once(' ').unwrap_or((payload, ""));
         match queue.parse() {
             Ok(queue) if name != self.name => {
-                // of another queue this process may hear although others are meant
-                let of = self.of();
-                of.get(&queue)
+                // a process that listens for one queue hears of all: wake only those for which it listens
+                let queues = self.queues();
+                queues
+                    .get(&queue)
                     .into_iter()
                     .flatten()
                     .filter(|it| it.is_listening())
