@@ -133,13 +133,12 @@ impl AddBatcher {
     /// for the answer and is larger for it: the server waits for the disk once for all of them. If that took
     /// long it also waits a moment for the callers that were answered and come again.
     pub(crate) async fn run(self: Arc<Self>, link: Link, closing: watch::Receiver<bool>) {
-        let before = Written::default();
         let mut writer = Writer {
             batcher: self,
             link,
             changes: true,
             sent: VecDeque::new(),
-            before,
+            before: None,
             round: Round::default(),
         };
         while writer.step(&closing).await {}
@@ -154,8 +153,8 @@ struct Writer {
     changes: bool,
     /// Statements without an answer, in order.
     sent: VecDeque<Sent>,
-    /// An answer that is passed on when the next statement was sent.
-    before: Written,
+    /// An answer to be passed on when the next statement was sent.
+    before: Option<Written>,
     round: Round,
 }
 
@@ -187,7 +186,7 @@ impl Writer {
         let has_room = self.has_room();
         // the connections' tasks send: triggers, and the claims of woken exchanges
         tokio::task::yield_now().await;
-        std::mem::take(&mut self.before).tell();
+        self.tell_before();
         let Some(first) = self.sent.front_mut() else {
             if *closing.borrow() {
                 return false;
@@ -211,11 +210,15 @@ impl Writer {
         true
     }
 
+    fn tell_before(&mut self) {
+        self.before.take().into_iter().for_each(Written::tell);
+    }
+
     /// Handles the answer to the first statement: wakes other processes if the server has not, and passes the
     /// answer on, now or after the next statement was sent.
     async fn answered(&mut self, mut written: Written) {
         let Some(Sent { queues, wakes, at, .. }) = self.sent.pop_front() else { return };
-        let wakeups = &self.batcher.wakeups;
+        let wakeups = self.batcher.wakeups.clone();
         wakeups.note_add();
         let was_left = written.said.as_mut().is_ok_and(|changed| changed.remove(&NOT_WOKEN).is_some());
         let is_ok = written.said.is_ok();
@@ -233,10 +236,10 @@ impl Writer {
             if self.changes && is_ok && self.sent.is_empty() {
                 self.round.begins(at.elapsed(), written.told.len(), self.batcher.are_noted());
             }
-            self.before = written;
+            self.before = Some(written);
         }
         if owes_wake || self.round.goes_on() {
-            std::mem::take(&mut self.before).tell();
+            self.tell_before();
         }
         if owes_wake {
             // if this fails, a sleeping process looks by itself a second later
@@ -423,12 +426,6 @@ struct Written {
     triggers: Vec<TriggerRow>,
     told: Vec<OnWritten>,
     said: Result<Changed, Failed>,
-}
-
-impl Default for Written {
-    fn default() -> Self {
-        Self { triggers: Vec::new(), told: Vec::new(), said: Ok(Changed::new()) }
-    }
 }
 
 impl Written {

@@ -306,10 +306,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         if are_read {
             hub.spawn(|closing| looks(Arc::downgrade(&watch), hub.lanes.clone(), closing));
         }
-        let (left, post) = (membership.left(), membership.post.clone());
         heartbeat.add_member(membership.clone());
-        hub.spawn(|closing| run_exchange(membership, lanes, heartbeat, closing));
-        Ok(DurableQueue::new(PostgresStore { inner, name, left, post, _figures: figures, hub }))
+        let member = membership.clone();
+        hub.spawn(|closing| run_exchange(member, lanes, heartbeat, closing));
+        Ok(DurableQueue::new(PostgresStore { inner, name, membership, _figures: figures, hub }))
     }
 }
 

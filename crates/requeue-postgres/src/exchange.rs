@@ -16,7 +16,7 @@ use crate::lease_clock::{Held, Moment};
 use crate::link::Failed;
 use crate::membership::Membership;
 use crate::post::NOBODY;
-use crate::run_ledger::{Again, Claimed, Due, End, How};
+use crate::run_ledger::{Claimed, Due, End, How};
 use crate::typed::Param;
 use futures_util::future::select;
 use requeue_engine::{Key, Schedule};
@@ -223,7 +223,7 @@ impl<K: Key> Exchange<K> {
         if sent > 0 {
             self.locked = if locked.is_empty() { 0 } else { self.locked + 1 };
         }
-        ledger.take_back_ends(locked, Again::Last);
+        ledger.take_back_ends(locked, false);
         let is_refused =
             |end: &&End| !end.may_have_ended && !end.is_told_again && !next.accepted.contains(&end.fence);
         ledger.ends_refused.fetch_add(ends.iter().filter(is_refused).count() as u64, Relaxed);
@@ -262,7 +262,7 @@ impl<K: Key> Exchange<K> {
         }
         // one that fails must not keep ends from the server
         self.folds = false;
-        self.membership.ledger.take_back_ends(call.ends, Again::First);
+        self.membership.ledger.take_back_ends(call.ends, true);
         *self.membership.ledger.trouble() = failed.why();
         match failed {
             Failed::Not(_) | Failed::Data(_) | Failed::Gone(_) => {}
@@ -414,19 +414,9 @@ impl<K: Key> Exchange<K> {
         let EndArgs { keys, fences, how, delays, failures, attempts, values, errors } =
             EndArgs::of(ends, |due| due.micros(ledger.front_clock.get()));
         let next = "select kind, k, f, att, fails, prio, val from requeue.next($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
-        let params: [&dyn Param; 11] = [
-            &ledger.queue,
-            &owner,
-            &wanted,
-            &keys,
-            &fences,
-            &how,
-            &delays,
-            &failures,
-            &attempts,
-            &values,
-            &errors,
-        ];
+        let queue = ledger.queue;
+        let params: [&dyn Param; 11] =
+            [&queue, &owner, &wanted, &keys, &fences, &how, &delays, &failures, &attempts, &values, &errors];
         let answer = link.query(next, &params).await?;
         self.store_next_times(link, &answer).await;
         let mut said = Next::default();

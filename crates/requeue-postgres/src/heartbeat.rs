@@ -245,7 +245,7 @@ impl Heartbeat {
                 return None;
             }
         };
-        let said: Vec<Said> = rows.iter().map(read).collect();
+        let said: Vec<Said> = rows.iter().map(Said::read).collect();
         said.iter()
             .filter(|it| it.kind == kind::OLDEST_VERSION)
             .for_each(|it| self.serving.note_oldest(it.n));
@@ -258,23 +258,9 @@ impl Heartbeat {
             if awake.contains(&post.listens.load(Relaxed)) {
                 post.listens.store(NOBODY, Relaxed);
             }
-            for said in &said {
-                let is_mine = said.n == i64::from(post.queue);
-                match said.kind {
-                    kind::EXTENDED => member.lease().extended(said.n, sent),
-                    kind::LOST => member.lose(said.n),
-                    kind::HAS_WORK if is_mine => post.wake_to_look(),
-                    kind::LISTEN if is_mine && listens => {
-                        let owner = mine.iter().zip(&queues).find(|(_, queue)| **queue == post.queue);
-                        post.listens.store(owner.map_or(NOBODY, |(owner, _)| *owner), Relaxed);
-                        post.note_needed();
-                        // it looks once more now that it would be notified
-                        post.wake_to_look();
-                    }
-                    kind::STOP_LISTENING if is_mine => post.listens.store(NOBODY, Relaxed),
-                    _ => {}
-                }
-            }
+            let sleeper =
+                queues.iter().position(|queue| *queue == post.queue).map_or(NOBODY, |nth| mine[nth]);
+            said.iter().for_each(|said| said.tell(&**member, sleeper, listens, sent));
         }
         for member in &*self.members() {
             member.post().naps_seen.store(member.post().naps.load(Relaxed), Relaxed);
@@ -344,6 +330,28 @@ impl Heartbeat {
     }
 }
 
-fn read(row: &Row) -> Said {
-    Said { kind: row.get(0), n: row.get(1) }
+impl Said {
+    fn read(row: &Row) -> Self {
+        Self { kind: row.get(0), n: row.get(1) }
+    }
+
+    /// Tells a member of the row. It has told the server that it sleeps as the owner `sleeper`, and whether this
+    /// process `listens`.
+    fn tell(&self, member: &dyn Member, sleeper: i64, listens: bool, sent: Moment) {
+        let post = member.post();
+        let is_mine = self.n == i64::from(post.queue);
+        match self.kind {
+            kind::EXTENDED => member.lease().extended(self.n, sent),
+            kind::LOST => member.lose(self.n),
+            kind::HAS_WORK if is_mine => post.wake_to_look(),
+            kind::LISTEN if is_mine && listens => {
+                post.listens.store(sleeper, Relaxed);
+                post.note_needed();
+                // it looks once more now that it would be notified
+                post.wake_to_look();
+            }
+            kind::STOP_LISTENING if is_mine => post.listens.store(NOBODY, Relaxed),
+            _ => {}
+        }
+    }
 }

@@ -5,8 +5,7 @@ use crate::client::Client;
 use crate::groups::GroupOf;
 use crate::hub::Hub;
 use crate::link::Failed;
-use crate::membership::ExchangeTarget;
-use crate::post::Post;
+use crate::membership::{ExchangeTarget, Membership};
 use crate::run_ledger::{Claimed, Gave, How, RunLedger};
 use crate::typed::{Param, with_types};
 use requeue::{Add, Added, Restore, Source, WorkQueue};
@@ -20,7 +19,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use tokio::sync::watch;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::Json;
 
@@ -54,10 +52,7 @@ pub type Queue<K, V = ()> = DurableQueue<PostgresStore<K, V>>;
 pub struct PostgresStore<K: Key, V: 'static = ()> {
     pub(crate) inner: Arc<Inner<K, V>>,
     pub(crate) name: String,
-    /// Becomes true when the lease is given up.
-    pub(crate) left: watch::Receiver<bool>,
-    /// Where the exchange is woken.
-    pub(crate) post: Arc<Post>,
+    pub(crate) membership: Arc<Membership<K>>,
     /// The metrics' source, as long as the queue exists.
     pub(crate) _figures: Arc<dyn ReadEngine>,
     /// After the others: its drop waits for what they begin, unless there is another handle of the server. So the
@@ -70,7 +65,7 @@ impl<K: Key, V> PostgresStore<K, V> {
     /// up.
     fn stop_claiming(&self) {
         let ledger = &self.inner.ledger;
-        self.hub.wakeups.remove(ledger.queue, &self.post);
+        self.hub.wakeups.remove(ledger.queue, &self.membership.post);
         for key in ledger.close() {
             self.inner.put_back(&key);
         }
@@ -325,10 +320,10 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> PostgresStore<K, 
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn leave(&self) -> Op<()> {
-        let Self { inner, left, hub, .. } = self;
+        let Self { inner, membership, hub, .. } = self;
         self.stop_claiming();
         inner.front.shut_down();
-        let mut left = left.clone();
+        let mut left = membership.left();
         hub.call(async move {
             let has_left = left.wait_for(|left| *left).await;
             has_left.map(drop).map_err(|_| EngineError::Unknown("the engine was closed".into()))

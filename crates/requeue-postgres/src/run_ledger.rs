@@ -90,6 +90,7 @@ pub(crate) struct End {
 }
 
 /// A run of this process, or a key that waits in memory for a worker.
+#[derive(Default)]
 struct Given {
     fence: i64,
     failures: u32,
@@ -167,15 +168,6 @@ pub(crate) struct RunLedger<K> {
     trouble: Mutex<Option<String>>,
 }
 
-/// When ends that are taken back are sent again.
-#[derive(Clone, Copy)]
-pub(crate) enum Again {
-    /// Before all others.
-    First,
-    /// Behind all others.
-    Last,
-}
-
 /// Result of recording a claimed key.
 pub(crate) enum Gave {
     /// Give it to the queue.
@@ -229,16 +221,8 @@ impl<K: Key> RunLedger<K> {
             given.next = Some(claimed);
             return Gave::Later;
         }
-        let given = Given {
-            fence: claimed.fence,
-            failures: claimed.failures,
-            attempt: claimed.attempt,
-            in_transaction: false,
-            lost: false,
-            coming: true,
-            cancelling: false,
-            next: None,
-        };
+        let Claimed { fence, failures, attempt, .. } = claimed;
+        let given = Given { fence, failures, attempt, coming: true, ..Given::default() };
         runs.given.insert(key.clone(), given);
         Gave::Now(claimed)
     }
@@ -326,18 +310,16 @@ impl<K: Key> RunLedger<K> {
         runs.ends.drain(..most).collect()
     }
 
-    /// Takes back those of the ends that [`ends`](Self::ends) returned which the server does not have. The others
-    /// have reached it.
-    pub(crate) fn take_back_ends(&self, ends: Vec<End>, again: Again) {
+    /// Takes back those of the ends that [`ends`](Self::ends) returned which the server does not have, to be sent
+    /// before all others if `first`, else behind them. The rest has reached the server.
+    pub(crate) fn take_back_ends(&self, ends: Vec<End>, first: bool) {
         let mut runs = self.runs();
         runs.on_their_way = 0;
         if runs.drop_unsent {
             return self.count_dropped(&ends);
         }
-        match again {
-            Again::First => drop(runs.ends.splice(0..0, ends)),
-            Again::Last => runs.ends.extend(ends),
-        }
+        let at = if first { 0 } else { runs.ends.len() };
+        runs.ends.splice(at..at, ends);
     }
 
     /// Claimed keys that can be given to the queue now.
