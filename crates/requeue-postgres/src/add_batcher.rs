@@ -380,7 +380,7 @@ const ADD_AND_WAKE: &str = "select q, k, what from requeue.adds_and_wakes($1, $2
 
 /// The result for each changed key.
 pub(crate) type Changed = HashMap<(i32, Vec<u8>), i16>;
-/// The entry of [`Changed`] that means that nobody was woken.
+/// The entry of [`Changed`] that means that no process was woken.
 pub(crate) const NOT_WOKEN: (i32, Vec<u8>) = (0, Vec::new());
 
 /// Adds triggers in one statement. No call wakes others behind it.

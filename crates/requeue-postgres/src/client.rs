@@ -432,12 +432,12 @@ impl Client {
         })
     }
 
-    /// Takes away the timers of keys that are to run anyway: such a run stands for the delayed runs of its key, retries too.
-    /// For keys that were added just before.
+    /// Removes the timers of keys that are to run anyway: such a run also stands for the delayed runs of its
+    /// key, even retries. For keys that were added just before.
     ///
     /// # Errors
     ///
-    /// If the server can't be asked, or somebody has locked one of the keys for long.
+    /// If the server can't be asked, or another transaction locks one of the keys for long.
     ///
     /// ```no_run
     /// # let pg = requeue_postgres::Postgres::connect("host=db dbname=shop").wait()?;

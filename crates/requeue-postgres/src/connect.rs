@@ -591,7 +591,7 @@ mod tests {
             ]
         );
         assert_eq!(*all("host=a"), [alone(&format!("{named} host=a"))]);
-        // tokio-postgres says what is wrong
+        // tokio-postgres names the error
         assert_eq!(all("host=a,b,c port=1,2").len(), 1);
         let said = "keepalives_idle=60 keepalives_interval=7 keepalives_retries=9 tcp_user_timeout=99";
         let said = format!("host=a {named} {said}");

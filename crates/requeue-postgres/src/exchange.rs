@@ -313,7 +313,7 @@ impl<K: Key> Exchange<K> {
                 std::future::pending::<()>().await;
             }
         };
-        // already closing: what is left to do signals
+        // already closing: each thing left to do signals
         if *self.closing.borrow() {
             drop(tokio::time::timeout(at_most, signal.notified()).await);
             return;

@@ -44,7 +44,8 @@ impl Lanes {
         let seat = self.seats.acquire().await.ok();
         let free = {
             let mut free = self.free();
-            // where the server lets no more of them in, one that could not be made must not come before one that stands
+            // an open connection first: if the server accepts no more of them, one that could not be made
+            // must not be used instead
             let last = free.iter().rposition(|(link, _)| link.is_up()).or(free.len().checked_sub(1));
             last.map(|nth| free.remove(nth))
         };
@@ -94,7 +95,7 @@ mod tests {
     fn e42_a_connection_that_stands_is_used_before_one_that_can_not_be_made() {
         let (port, _comes, lets_in) = silent_server();
         lets_in.send(()).expect("it waits");
-        // nobody listens on that one
+        // no server listens on that port
         let lanes = Lanes::new(|| link(1));
         block_on(async {
             lanes.lock().await.link = {

@@ -18,7 +18,7 @@
 //! # let the_program_is_to_end = || ();
 //! the_program_is_to_end(); // waits for a signal, say
 //! worker.stop(Duration::from_secs(10)).wait();
-//! q.leave().wait()?; // its lease is given up: nobody waits for it to run out
+//! q.leave().wait()?; // its lease is given up: its keys need not wait until it runs out
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -124,7 +124,7 @@ impl Failed {
             "RQ004" => Self::Gone(error_text(error)),
             // the session was ended from outside, perhaps between commit and answer
             code if code.starts_with("08") || code.starts_with("57P") => Self::Maybe(error_text(error)),
-            // a key that is longer than its index can keep, or what is no value of its type
+            // a key that is too long for its index, or an invalid value of a type
             code if code == "54000" || code.starts_with("22") => Self::Data(error_text(error)),
             // the statement failed, and with it its transaction
             _ => Self::Not(error_text(error)),
@@ -184,7 +184,7 @@ impl Live {
                 Failed::of(&e)
             }
             Err(_) => {
-                // with a short lease what is to be done for the queue may just take longer than there is time
+                // with a short lease, the work for the queue may just take longer than the limit
                 if limit >= IS_STUCK {
                     self.cancels();
                 }

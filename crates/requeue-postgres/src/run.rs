@@ -48,7 +48,7 @@ impl IntoOutcome for Ended {
 /// async fn handler(run: Run<String>, db: &mut tokio_postgres::Client) -> Result<Ended, BoxError> {
 ///     let tx = db.transaction().await?;
 ///     tx.execute("update stock set n = n - 1 where id = $1", &[&run.key()]).await?;
-///     let ended = run.succeed_in(&tx).await?; // what is written here happens once
+///     let ended = run.succeed_in(&tx).await?; // the writes of this transaction happen once
 ///     tx.commit().await?;
 ///     Ok(ended)
 /// }

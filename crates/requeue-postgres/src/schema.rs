@@ -102,7 +102,7 @@ pub(crate) async fn make(link: &mut Link) -> Result<(), EngineError> {
         }
         match step(link, from).await {
             Ok(()) => return Ok(()),
-            // somebody else may have done it meanwhile
+            // another process may have done it meanwhile
             Err(failed) => match version(link).await?.map_or(0, |found| found.newest) {
                 now if now > from => {}
                 _ if failed.is(&SqlState::LOCK_NOT_AVAILABLE)
@@ -123,7 +123,8 @@ pub(crate) async fn make(link: &mut Link) -> Result<(), EngineError> {
 async fn step(link: &mut Link, from: i32) -> Result<(), Failed> {
     let steps = STEPS.iter().skip(usize::try_from(from).unwrap_or(0)).chain(&CODE);
     let steps = steps.copied().collect::<Vec<_>>().concat();
-    // One after another: the lock ends with the transaction ("requeue" in ASCII). Who comes second finds another version than it saw.
+    // One after another: the lock ends with the transaction ("requeue" in ASCII). A second process finds
+    // another version than it saw.
     let batch = format!(
         "begin; set local client_min_messages = warning; set local lock_timeout = '{LOCK_TIMEOUT}';
          select pg_advisory_xact_lock(32195137446966629);

@@ -10,10 +10,10 @@
 -- would make key = any(..) a filter over the whole queue.
 -- On a standby nothing is accepted, nor is a trigger known there: what it shows may be long past.
 --
--- A key is locked by somebody else for as long as its run is guarded in a transaction of the handler's. Where `aside` says so nobody
--- waits for that, and no other key does: its triggers go to the inbox, and are folded in when the transaction has ended. So do its later triggers
--- with values, which would overtake them. (The inbox has no periods: they wait in requeue.schedule.) Where it does not say so, who waits
--- is refused before its process gives the connection up (after 10 s): the session would go on to wait, one more each time.
+-- A key is locked by another transaction while its run is guarded in a transaction of the handler's. With `aside` this call does not wait
+-- for that: the key's triggers go to the inbox, and are folded in when the transaction has ended. So do its later triggers with values,
+-- which would overtake them. (The inbox has no periods: they wait in requeue.schedule.) Without `aside` the call waits, and is refused
+-- before its process gives the connection up (after 10 s): the session would go on waiting, one more each time.
 create or replace function requeue.adds(qs int[], ks bytea[], ds bigint[], rs int[], vs jsonb[], es bigint[], gs bytea[], aside boolean)
 returns table(q int, k bytea, what smallint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
@@ -34,7 +34,7 @@ begin
     return query select * from requeue.put(qs, ks, ds, rs, vs, es, gs, known, t);
     return;
   end if;
-  -- whoever has locked a key may be about to commit
+  -- the transaction that locks a key may be about to commit
   if not exists(select 1 from unnest(qs) u(queue) cross join lateral (select x.inbox from requeue.floor x where x.queue = u.queue limit 1) f
       cross join lateral (select 1 from requeue.inbox b where b.queue = u.queue and b.id >= f.inbox order by b.id limit 1) b) then
     begin
@@ -63,7 +63,7 @@ begin
   end if;
 end $$;
 
--- Of these triggers those whose keys somebody else has locked, and those with values whose keys have values in the inbox: by their
+-- Of these triggers, those whose keys another transaction locks, and those with values whose keys have values in the inbox: by their
 -- numbers in the arrays. It locks nothing.
 create or replace function requeue.locked(qs int[], ks bytea[], vs jsonb[], known bigint[]) returns bigint[] language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
@@ -86,7 +86,7 @@ begin
         select w.queue, array(select b.key from requeue.inbox b where b.queue = w.queue and b.id >= f.inbox order by b.id limit 1001) as keys
         from (select distinct a.queue from unnest(qs) a(queue)) w
         cross join lateral (select x.inbox from requeue.floor x where x.queue = w.queue limit 1) f) p on p.queue = u.queue
-      -- of so many nobody looks for one: all go behind them
+      -- more than these are not searched: all triggers go behind them
       where u.v is not null and not u.o = any(apart) and (u.key = any(p.keys) or cardinality(p.keys) > 1000));
   end if;
   return apart;
@@ -146,16 +146,16 @@ begin
   end if;
 end $$;
 
--- Keys of one queue, whose triggers wait for whoever has locked them, as adds() says. All have one period, or none.
+-- Keys of one queue, whose triggers wait for the transactions that lock them, as adds() says. All have one period, or none.
 create or replace function requeue.add(q int, ks bytea[], ds bigint[], rs int[], vs jsonb[] default null, every bigint default null,
   gs bytea[] default null)
 returns table(k bytea, what smallint) language sql as $$
   select a.k, a.what from requeue.adds(array_fill(q, array[cardinality(ks)]), ks, ds, rs, vs,
     case when every is not null then array_fill(every, array[cardinality(ks)]) end, gs, false) a $$;
 
--- Adds keys as adds() does, and wakes whoever sleeps in their queues but for the process `who`. A transaction that notifies is committed
--- alone: all others that notify wait for the disk, or the replica, that it waits for. So one at a time of those that call this
--- notifies, and none where commits wait for a replica. The others are told so (queue 0), and call wake() when this is committed.
+-- Adds keys as adds() does, and wakes the processes that sleep in their queues, except `who`. A transaction that notifies is committed
+-- alone: all others that notify wait for the disk, or the replica, that it waits for. So one at a time of those that call this notifies,
+-- and none where commits wait for a replica. The others are told so (queue 0), and call wake() when this is committed.
 create or replace function requeue.adds_and_wakes(qs int[], ks bytea[], ds bigint[], rs int[], vs jsonb[], es bigint[], gs bytea[], who text)
 returns table(q int, k bytea, what smallint) language plpgsql as $$
 begin

@@ -1,9 +1,9 @@
 -- What psql says of each object: \d+, \df+, \dn+.
 
--- A comment of a table waits for vacuum, and nobody who reads or writes waits behind it. Autovacuum ends when somebody has waited for a second.
+-- A comment of a table waits for vacuum, and no reader or writer waits behind it. Autovacuum ends when a session has waited for a second.
 set local lock_timeout = '5s';
 
--- The schema, and what is for people.
+-- The schema, and the objects for people.
 comment on schema requeue is 'A keyed work queue: many processes work on it, each key is in one of them at a time. For people: the views queues, keys, running, dead_keys and processes, and the functions make_queue, add, add_many, cancel_key, retry_key, pause, resume, purge and drop_queue.';
 comment on view requeue.queues is 'The queues, with counts up to 100000 of what their keys do.';
 comment on column requeue.queues.queue is 'its name';

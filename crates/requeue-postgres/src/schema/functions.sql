@@ -97,8 +97,8 @@ begin
   raise exception 'there is no queue with the number % on this server; open it again', q using errcode = 'RQ004';
 end $$;
 
--- Where a group stands in the ring of groups that take turns: by a hash of its name, so that no run of names (of days, of
--- customers' numbers) comes before all others again and again. The name is behind it.
+-- The place of a group in the ring of groups that take turns: by a hash of its name, so that no run of names (of days, of customers'
+-- numbers) comes before all others again and again. The name is behind it.
 create or replace function requeue.ring(name bytea) returns bytea language sql immutable strict as $$
   select substr(sha256(name), 1, 4) || name $$;
 
@@ -188,10 +188,10 @@ exception when program_limit_exceeded then
   return any_;
 end $$;
 
--- Folds triggers of committed transactions in: up to `most`, or those whose values have 16 MB, because arrays
--- have a limit. One process after another does it, so that the values of a key are joined in the order in which they came. A key that
--- is held and locked, because its run is guarded in a transaction of the handler's, keeps its triggers here until that ends:
--- whoever waited for it would hand out no other key.
+-- Folds triggers of committed transactions in: up to `most`, or those whose values have 16 MB, because arrays have a limit. One process
+-- after another does it, so that the values of a key are joined in the order in which they came. A key that is held and locked, because its
+-- run is guarded in a transaction of the handler's, keeps its triggers here until that ends: a process that waited for it would hand out no
+-- other key.
 create or replace function requeue.fold(q int, from_id bigint, most int) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare ids tid[]; ks bytea[]; held tid[]; locked bytea[]; bytes bigint; behind bigint; m int; r record;
@@ -244,8 +244,8 @@ begin
   end loop;
 end $$;
 
--- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server
--- then, or another table), numbers would come twice: a new time begins far beyond. Whoever connects calls it before it claims.
+-- After a failover to a server that had not got the last of the log, and where a dump was restored (this is another server then, or another
+-- table), numbers would come twice: a new time begins far beyond. Each process calls it on a new connection, before it claims.
 create or replace function requeue.epoch() returns void language plpgsql as $$
 declare now_ record;
 begin
@@ -295,17 +295,17 @@ returns timestamptz language sql as $$
   from (select 1) one left join lateral (select true as is_there, x.next_at from requeue.schedule x
     where x.queue = q and x.key = k_ and x.rule is not null and not x.waits limit 1) s on true $$;
 
--- Ends runs, and answers the fences of those whose ends were accepted. `how` is 0 done, 1 the key comes back (after `ds`
--- microseconds, with these failures and attempts, and with the values `vs` in front of newer ones), 2 given up because of `errs`,
--- 3 put back as it was before the run, 4 as 1 with the values that the run had. Fences of runs whose keys somebody has locked
--- are answered as negative numbers: their ends are to be told again. The others are not the key's runs any more.
+-- Ends runs, and answers the fences of those whose ends were accepted. `how` is 0 done, 1 the key comes back (after `ds` microseconds, with
+-- these failures and attempts, and with the values `vs` in front of newer ones), 2 given up because of `errs`, 3 put back as it was before
+-- the run, 4 as 1 with the values that the run had. Fences of runs whose keys another transaction locks are answered as negative numbers:
+-- their ends are to be told again. The others are not the key's runs any more.
 create or replace function requeue.finish(q int, ks bytea[], fs bigint[], how smallint[], ds bigint[], fails int[], atts int[],
   vs jsonb[], errs text[]) returns setof bigint language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare t timestamptz := clock_timestamp(); m int; ids tid[]; mine bigint[]; gone bytea[]; ended bigint[]; some_locked boolean;
 begin
   perform pg_current_xact_id();
-  -- nobody is waited for: a run may be guarded in a transaction that its process has forgotten
+  -- waits for no lock: a run may be guarded in a transaction that its process has forgotten
   select array_agg(x.id), array_agg(u.f) into ids, mine from unnest(ks, fs) u(k, f) cross join lateral (
     select i.ctid as id from requeue.item i where i.queue = q and i.key = u.k and i.fence = u.f limit 1 for update skip locked) x;
   some_locked := cardinality(mine) is distinct from cardinality(fs); -- or are others' by now
@@ -377,7 +377,7 @@ set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force
 set lock_timeout = '8s' as $$
 begin
   perform pg_current_xact_id();
-  -- or what comes meanwhile would be taken away below
+  -- or triggers that come meanwhile would be removed below
   perform 1 from requeue.item i where i.queue = q and i.key = k_ and i.fence = f_ for update;
   if not found then return; end if;
   insert into requeue.inbox(queue, key, delay_us, rank, value, grp, apart)
@@ -424,7 +424,7 @@ begin
     end if;
     n := n + cardinality(ids);
     if n >= most then return n; end if;
-    -- somebody has locked a row: the rest comes with the next call
+    -- another transaction locks a row: the rest comes with the next call
     if not exists(select 1 from requeue.item x where x.owner = o.id and x.state = 2) then
       delete from requeue.owner where id = o.id;
     end if;
@@ -441,8 +441,8 @@ begin
   perform requeue.advance(q, np, nb);
 end $$;
 
--- Clears up: what waits apart in the inbox, and what dead owners held. tick() says when that is needed. It answers how many runs were put
--- back: if these are `most`, there may be more. (Processes of version 1 call it once a second.)
+-- Clears up triggers that wait apart in the inbox, and keys that dead owners held. tick() says when that is needed. It answers how many
+-- runs were put back: if these are `most`, there may be more. (Processes of version 1 call it once a second.)
 create or replace function requeue.maintain(q int, most int) returns int language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -506,7 +506,7 @@ begin
       or current_setting('transaction_isolation') <> 'read committed' then
     return seen;
   end if;
-  -- what waits for a replica is in no other session's snapshot yet
+  -- a commit that waits for a replica is in no other session's snapshot yet
   perform set_config('synchronous_commit', 'local', true);
   perform 1 from requeue.meta m where m.renewed < clock_timestamp() - interval '2 s' for update skip locked;
   if not found then return seen; end if;
@@ -535,13 +535,12 @@ end $$;
 -- nothing. Triggers of users' transactions are folded in before, where `folds` says so. Where the rate allows no more there is a
 -- row without a key, with the microseconds until the next token as `f`.
 --
--- Where there are groups they take turns (rule B3). Those that have keys of a rank in line stand in a ring, which is the order
--- of the index item_turn: the next one is looked up behind the group whose turn was the last. So groups come and go with their
--- keys, and nothing is written for them. Those that are paused, or have as many keys held as they may, are passed over. Keys
--- without a group are one more, and stand where the ring begins.
+-- Groups take turns (rule B3). Those that have keys of a rank in line form a ring, which is the order of the index item_turn: the next one
+-- is looked up behind the group whose turn was the last. So groups come and go with their keys, and nothing is written for them. Those that
+-- are paused, or have as many keys held as they may, are passed over. Keys without a group are one more, at the beginning of the ring.
 --
--- The claims of a queue with groups are made one after another: each locks the queue's row until it is committed, and by then
--- waits for nobody (keys that others have locked are left out). So turns and caps are those of all processes together.
+-- The claims of a queue with groups are made one after another: each locks the queue's row until it is committed, and by then waits for no
+-- lock (keys that others have locked are left out). So turns and caps are those of all processes together.
 create or replace function requeue.claim(q int, o bigint, n int, folds boolean)
 returns table(k bytea, f bigint, att int, fails int, prio int, val jsonb, place bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
@@ -599,9 +598,9 @@ begin
         served := coalesce(served, '');
         laps := case when spare > 0 then 0 else 1 end;
       end if;
-      -- What is left of the last turn, where laps is 0. Else once around the ring, with so many turns in one for each group: a
-      -- scan of a group passes what was taken from it before, and one for each turn would pass it each time. With one turn the
-      -- keys come in their order, and no more of the ring is looked at than is needed.
+      -- The rest of the last turn, if laps is 0. Else once around the ring, with `laps` turns of each group at once: a scan of a group
+      -- passes the keys taken from it before, and a scan for each turn would pass them each time. With one turn the keys come in their
+      -- order, and no more of the ring is looked at than is needed.
       with recursive ring(g, nth, again) as (
         select served, 0, false
         union all
@@ -713,7 +712,7 @@ begin
     if (got < n or rules) and not exists(select 1 from requeue.queue w where w.id = q and w.paused) then
       select i.due_at into due from requeue.item i where i.queue = q and i.due_at is not null order by i.due_at limit 1;
       if due is not null then
-        -- what was due before the claim somebody has locked
+        -- a timer that was due before the claim is locked by another transaction
         t := clock_timestamp();
         if due < t - interval '50 ms' then due := t + interval '200 ms'; end if;
         return query select 2, null::bytea, greatest(0, (extract(epoch from due - t) * 1000000)::bigint), 0, 0, 0, null::jsonb;
@@ -756,11 +755,11 @@ begin
   perform requeue.wake(q);
 end $$;
 
--- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an
--- unanswered claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is
--- refused. A run that it knows, and whose key somebody has locked, because it is guarded in a transaction of the handler's, stays
--- with o, which follows n then: its lease is extended with that of n. Without n, its lease runs out.
--- It answers the fences of those runs that n has then, which may be by an earlier call whose reply was lost.
+-- After a call whose reply was lost: the process goes on as owner n with the runs that it knows. Whatever else o held, or an unanswered
+-- claim of o still brings (it is waited for), goes back in line, and o is gone: a claim that was on its way is refused. A run that it
+-- knows, and whose key another transaction locks, because it is guarded in a transaction of the handler's, stays with o, which follows n
+-- then: its lease is extended with that of n. Without n, its lease runs out. It answers the fences of those runs that n has then, which may
+-- be by an earlier call whose reply was lost.
 create or replace function requeue.settle(q int, o bigint, n bigint, fs bigint[]) returns bigint[] language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$
@@ -772,7 +771,7 @@ begin
     if n is not null then
       perform 1 from requeue.owner where id = n for key share;
       if not found then raise exception 'the lease is lost' using errcode = 'RQ001'; end if;
-      -- runs that this process does not know are waited for: nobody would end those that stay with o. In the order in which all lock keys
+      -- waits for runs that this process does not know: no process would end those that stay with o. In the order in which all lock keys
       perform set_config('lock_timeout', '500ms', true);
       perform 1 from requeue.item x where x.owner = any(os) and x.state = 2 and not x.fence = any(fs) order by x.key for update;
       update requeue.item i set owner = n where i.ctid = any(array(
@@ -829,7 +828,7 @@ returns table(key bytea, state smallint, dirty boolean, due_us bigint, every_us 
   select l.key, l.state, l.dirty, l.due_us, l.every_us, l.failures, l.attempt, l.priority, l.value, l.age_us, l.error, l.place
   from requeue.listed(q, k_, after, most) l $$;
 
--- Triggers of users' transactions that nobody has taken in, of one key or of all: the next `most` behind the one with this number.
+-- Triggers of users' transactions that no process has taken in, of one key or of all: the next `most` behind the one with this number.
 create or replace function requeue.triggers(q int, k_ bytea, after bigint, most int)
 returns table(key bytea, delay_us bigint, priority int, value jsonb, age_us bigint, id bigint) language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_custom_plan as $$
@@ -866,10 +865,10 @@ create or replace function requeue.retry(q int, k_ bytea) returns boolean langua
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan as $$
 declare v jsonb; g bytea; comes boolean;
 begin
-  -- whoever works takes it in, and it is in line then
+  -- a process that works takes it in, and it is in line then
   update requeue.inbox b set delay_us = 0 where b.queue = q and b.key = k_;
   comes := found;
-  -- before what is known of its last run, as a run's end does
+  -- locked before its row in requeue.dead, as at the end of a run
   perform 1 from requeue.item i where i.queue = q and i.key = k_ for update;
   delete from requeue.dead d where d.queue = q and d.key = k_ returning d.value, d.grp into v, g;
   if not found then
@@ -885,8 +884,8 @@ begin
   return true;
 end $$;
 
--- Takes away the timers of keys that are to run anyway: such a run stands for the delayed runs of its key. Rows are locked in the
--- order of all transactions.
+-- Removes the timers of keys that are to run anyway: such a run also stands for the delayed runs of its key. Rows are locked in the order
+-- of all transactions.
 create or replace function requeue.absorb(q int, ks bytea[]) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set plan_cache_mode = force_generic_plan
 set lock_timeout = '8s' as $$

@@ -79,7 +79,7 @@ begin
   return true;
 end $$;
 
--- Removes a queue that nobody works on and that has no keys, or, with `force`, whatever it has.
+-- Removes a queue that no process works on and that has no keys, or, with `force`, any queue.
 create or replace function requeue.drop_queue(queue text, force boolean default false) returns void language plpgsql
 set lock_timeout = '8s' as $$
 declare q int := requeue.queue_id(queue); keys_ int; processes_ int;
@@ -117,7 +117,7 @@ create or replace function requeue.micros(t interval) returns bigint language sq
   select coalesce(greatest(0, extract(epoch from t) * 1000000)::bigint, 0) $$;
 
 -- Adds keys, and tells how many of them this has changed: the others were in line already. In a transaction that does something else as
--- well, add_tx() is what waits for nobody.
+-- well, add_tx() waits for no lock.
 create or replace function requeue.add_many(queue text, keys text[], delay interval default '0', priority int default 0,
   grp text default null, every interval default null, make boolean default false) returns bigint language plpgsql as $$
 declare q int; n bigint; m int := coalesce(cardinality(keys), 0);

@@ -1,5 +1,5 @@
--- What a migration has made has the rights of what was there, so that roles work on as before: tables those of requeue.owner, and views may
--- be read by those who may read requeue.item.
+-- Gives the objects that a migration has made the rights of older ones, so that roles work on as before: tables those of requeue.owner, and
+-- roles that may read requeue.item may read views.
 do $$ declare r record; begin
   for r in select t.oid::regclass as it, a.grantee, string_agg(a.privilege_type, ', ') as rights
     from pg_class t join pg_class o on o.oid = case t.relkind when 'r' then 'requeue.owner'::regclass else 'requeue.item'::regclass end

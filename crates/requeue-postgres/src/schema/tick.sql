@@ -1,9 +1,9 @@
--- What a process asks once a second, for all of its queues, and what one process of all does in its turn.
+-- The call that each process makes once a second, for all of its queues, and the work that one process of all does in its turn.
 
--- Moves the floors. Whoever draws a place has a transaction id by then. So all places up to P are in sight once every
--- transaction has ended whose id is below the horizon: an id that is drawn after P was read. (Not pg_snapshot_xmax: that is
--- one past the last completed one, and would pass keys of a transaction that goes on.) Readers have no id: a held snapshot
--- holds nothing up. `np` and `nb` are the last places of line and inbox, read before this transaction had an id.
+-- Moves the floors. A transaction that draws a place has an id by then. So all places up to P are in sight once every transaction has ended
+-- whose id is below the horizon: an id that is drawn after P was read. (Not pg_snapshot_xmax: that is one past the last completed one, and
+-- would pass keys of a transaction that goes on.) Readers have no id: a held snapshot holds nothing up. `np` and `nb` are the last places
+-- of line and inbox, read before this transaction had an id.
 create or replace function requeue.advance(q int, np bigint, nb bigint) returns void language plpgsql
 set enable_bitmapscan = off set enable_seqscan = off set enable_sort = off set plan_cache_mode = force_generic_plan as $$
 declare f requeue.floor; p bigint; b bigint;
@@ -27,7 +27,7 @@ begin
   end if;
 end $$;
 
--- What a process asks once a second, in one transaction that waits for nobody. It answers rows of two numbers:
+-- The call that each process makes once a second, in one transaction that waits for no lock. It answers rows of two numbers:
 --   0, an owner: its lease is extended (`os`, by `ls` microseconds);
 --   1, an owner: its lease is gone, and with it everything that was held under it;
 --   2, a queue: there is something to claim (of `qs`, the queues in which this process sleeps as the owners `mine`);
@@ -50,7 +50,7 @@ begin
   select last_value into np from requeue.pos_seq;
   select last_value into nb from requeue.inbox_id_seq;
   if cardinality(os) > 0 then
-    -- an owner that somebody has locked is left out, and comes with a later call
+    -- an owner that another transaction locks is left out, and comes with a later call
     ids := array(select w.id from requeue.owner w where w.id = any(os) or w.follows = any(os) order by w.id for no key update skip locked);
     with beat as (update requeue.owner w set lease_until = clock_timestamp() + u.l * interval '1 us'
       from unnest(os, ls) u(o, l) where w.id = u.o and w.id = any(ids) and w.lease_until > clock_timestamp() returning w.id)
@@ -134,7 +134,7 @@ begin
   end if;
 end $$;
 
--- renew() in a turn: what it is to be told stands on the server, for the next turn is another process's.
+-- renew() in a turn: its argument is kept on the server, because the next turn is another process's.
 create or replace function requeue.renew_in_turn() returns void language plpgsql set lock_timeout = '200ms' as $$
 declare before bigint[]; now_ bigint[];
 begin
