@@ -314,7 +314,7 @@ struct Sent {
     wakes: Wakes,
 }
 
-/// What `requeue.adds` did to a key: see schema/adds.sql.
+/// Results of `requeue.adds` for a key: see schema/adds.sql.
 mod what {
     pub(super) const READY: i16 = 1;
     pub(super) const DIRTY: i16 = 2;
