@@ -227,7 +227,7 @@ struct Retried<'a, K, V> {
 impl<K, V> Drop for Retried<'_, K, V> {
     fn drop(&mut self) {
         for _ in 0..self.calls {
-            self.shared.tell(Metrics::retried);
+            self.shared.tell_metrics(Metrics::retried);
         }
     }
 }

@@ -30,7 +30,7 @@ impl<K: Eq, V> Shared<K, V> {
     #[inline(never)]
     fn find_or_add(&self, open: Open, key: K, hash: u32) -> Result<Added, AddError<K, V>> {
         if self.filter.finds(open, &key, hash) {
-            self.tell(|m| m.coalesced(1));
+            self.tell_metrics(|m| m.coalesced(1));
             return Ok(Added::Coalesced);
         }
         self.lock_and_add_beside_filter(key, hash)
@@ -91,7 +91,7 @@ impl<K: Eq, V> Shared<K, V> {
         // a `Q` that is an integer is `K`, for an integer's `Owned` is itself
         if let Some(open) = self.filter.open(key) {
             if self.filter.finds(open, key, hash) {
-                self.tell(|m| m.coalesced(1));
+                self.tell_metrics(|m| m.coalesced(1));
                 return Ok(Added::Coalesced);
             }
             self.filter.grow_if_too_small();

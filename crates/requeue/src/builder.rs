@@ -667,11 +667,11 @@ impl<K, V, S> Builder<K, V, S> {
         shared.journal = settings.journal;
         let queue = WorkQueue::from_parts(shared, hasher);
         if !settings.labels.is_empty() {
-            queue.shared.tell(|m| m.attach_labels(&settings.labels));
+            queue.shared.tell_metrics(|m| m.attach_labels(&settings.labels));
         }
         if let Some(attach) = attach {
             let gauges = attach(&queue.shared);
-            queue.shared.tell(|m| m.attach(&queue.shared.name, gauges));
+            queue.shared.tell_metrics(|m| m.attach(&queue.shared.name, gauges));
         }
         queue
     }

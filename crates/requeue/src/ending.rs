@@ -143,7 +143,7 @@ impl<K> Ending<'_, K> {
         };
         match ended {
             Ok(delay) => {
-                shared.tell(Metrics::retried);
+                shared.tell_metrics(Metrics::retried);
                 Ok(delay)
             }
             Err(refused) => {
@@ -178,7 +178,7 @@ impl<K> Ending<'_, K> {
             *value = refused.value;
             return Err(refused.reason);
         }
-        shared.tell(Metrics::retried);
+        shared.tell_metrics(Metrics::retried);
         Ok(())
     }
 

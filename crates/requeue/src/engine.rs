@@ -286,7 +286,7 @@ impl<K, V> LocalQueue<K, V> {
             added
         });
         if reading.is_some() && added.is_ok() {
-            shared.tell(Metrics::retried);
+            shared.tell_metrics(Metrics::retried);
         }
         added.map(|accepted| accepted.added)
     }

@@ -148,7 +148,7 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
     #[inline]
     fn after(shared: &Shared<K, V>, remains: Self::Remains) {
         for waited in remains.waited {
-            shared.tell(|m| m.handed_out(waited));
+            shared.tell_metrics(|m| m.handed_out(waited));
         }
         after_ends(shared, remains.ended);
     }

@@ -408,7 +408,7 @@ fn retry_all<K, V>(
         first.catch(hold);
     }
     for _ in 0..retried {
-        shared.tell(Metrics::retried);
+        shared.tell_metrics(Metrics::retried);
     }
     first.catch(|| after_ends(shared, left));
 }

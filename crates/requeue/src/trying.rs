@@ -118,7 +118,7 @@ impl<K: Eq, V> Shared<K, V> {
             }),
         };
         if accepted.is_ok() && options.is_delayed() {
-            self.tell(Metrics::retried);
+            self.tell_metrics(Metrics::retried);
         }
         accepted
     }

@@ -107,7 +107,7 @@ impl<K, V> Shared<K, V> {
     /// Calls `on_dropped` for keys that were dropped for room, and gives the keys back.
     pub(super) fn tell_of_dropped(&self, dropped: Vec<(KeyRef<K>, Option<V>)>) {
         let keys = dropped.len() as u64;
-        self.tell(|m| m.dropped(keys));
+        self.tell_metrics(|m| m.dropped(keys));
         let mut loans = Vec::with_capacity(dropped.len());
         for (loan, value) in dropped {
             // the adder is not responsible for a panic of this
@@ -125,17 +125,17 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(super) fn tell_counts(&self, counts: Counts) {
         if counts.adds > 0 {
-            self.tell(|m| m.added(counts.adds));
+            self.tell_metrics(|m| m.added(counts.adds));
         }
         if counts.coalesced > 0 {
-            self.tell(|m| m.coalesced(counts.coalesced));
+            self.tell_metrics(|m| m.coalesced(counts.coalesced));
         }
     }
 
     /// Tells the metrics of timers that fired.
     pub(super) fn tell_late(&self, late: &[Duration]) {
         for late in late {
-            self.tell(|m| m.timer_fired(*late));
+            self.tell_metrics(|m| m.timer_fired(*late));
         }
     }
 
@@ -143,7 +143,7 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(crate) fn tell_waited(&self, waited: Option<Duration>) {
         if let Some(waited) = waited {
-            self.tell(|m| m.handed_out(waited));
+            self.tell_metrics(|m| m.handed_out(waited));
         }
     }
 
@@ -151,7 +151,7 @@ impl<K, V> Shared<K, V> {
     #[inline]
     pub(crate) fn tell_worked(&self, worked: Option<Duration>, end: RunEnd) {
         if let Some(took) = worked {
-            self.tell(|m| m.run_ended(took, end));
+            self.tell_metrics(|m| m.run_ended(took, end));
         }
     }
 
@@ -183,7 +183,7 @@ impl<K, V> Shared<K, V> {
     }
 
     /// Calls the metrics sink. A sink that panics loses a number, not a key.
-    pub(crate) fn tell(&self, what: impl FnOnce(&dyn Metrics)) {
+    pub(crate) fn tell_metrics(&self, what: impl FnOnce(&dyn Metrics)) {
         if let Some(metrics) = &self.metrics {
             tell(&**metrics, what);
         }

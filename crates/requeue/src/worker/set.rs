@@ -263,7 +263,7 @@ impl State {
         leave | if self.is_on_demand() { ON_DEMAND } else { 0 }
     }
     /// Takes the wakers of the stops, if they have something to see.
-    fn tell_stops(&mut self, wakers: &mut Vec<Waker>) {
+    fn take_stop_wakers(&mut self, wakers: &mut Vec<Waker>) {
         let told = !self.stops.is_empty()
             && (self.alive == 0 || self.cancelling || (self.stopping && self.busy == 0));
         if told {
@@ -373,7 +373,7 @@ impl WorkerSet {
         wakers.extend(state.members.iter().filter_map(|member| member.status.take_waker()).take(learn));
         state.no_thread = false;
         // if no worker is there and none is started on demand any more, a stop has nothing to wait for
-        state.tell_stops(&mut wakers);
+        state.take_stop_wakers(&mut wakers);
         drop(state);
         wake_each(wakers);
         let started = self.start_least(missing, supply);
@@ -490,7 +490,7 @@ impl WorkerSet {
             self.vacate(state, status.at);
             return Rest::HasLeft;
         }
-        let rests = self.tells(state, |state| {
+        let rests = self.change(state, |state| {
             state.read_status(status.at);
             !state.is_to_leave() && state.is_spare() == spare
         });
@@ -502,9 +502,9 @@ impl WorkerSet {
     pub(super) fn look_ended(&self, status: &WorkerStatus) {
         status.set_looking(false);
         if self.control.load(Relaxed) != 0 {
-            self.tells(self.state.lock(), |state| {
+            self.change(self.state.lock(), |state| {
                 if state.cancelling {
-                    self.queue.locked(&mut || _ = status.tell());
+                    self.queue.locked(&mut || _ = status.tell_to_end());
                 }
                 state.read_status(status.at);
             });
@@ -516,7 +516,7 @@ impl WorkerSet {
     pub(super) fn run_ended(&self, status: &WorkerStatus) {
         self.queue.locked(&mut || status.note_idle());
         if self.control.load(Relaxed) != 0 {
-            self.tells_stops(self.state.lock(), |state| state.read_status(status.at));
+            self.change_without_watcher(self.state.lock(), |state| state.read_status(status.at));
         }
     }
 
@@ -533,7 +533,7 @@ impl WorkerSet {
     }
 
     fn vacate(&self, state: MutexGuard<'_, State>, at: usize) {
-        let waker = self.tells(state, |state| {
+        let waker = self.change(state, |state| {
             state.free.push(at);
             state.alive -= 1;
             let member = &mut state.members[at];
@@ -547,19 +547,24 @@ impl WorkerSet {
     }
 
     /// Changes the state, wakes the stops, ends the set if that was the last worker, and brings the watcher up to date.
-    fn tells<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
-        let (result, stale) = self.tells_stops(state, |state| (how(state), state.is_watcher_stale()));
+    fn change<R>(&self, state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+        let (result, stale) =
+            self.change_without_watcher(state, |state| (how(state), state.is_watcher_stale()));
         if stale {
             self.update_watcher();
         }
         result
     }
 
-    /// Like [`tells`](Self::tells), without the watcher.
-    fn tells_stops<R>(&self, mut state: MutexGuard<'_, State>, how: impl FnOnce(&mut State) -> R) -> R {
+    /// Like [`change`](Self::change), without the watcher.
+    fn change_without_watcher<R>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        how: impl FnOnce(&mut State) -> R,
+    ) -> R {
         let mut wakers = Vec::new();
         let result = how(&mut state);
-        state.tell_stops(&mut wakers);
+        state.take_stop_wakers(&mut wakers);
         let ended = state.has_ended();
         drop(state);
         wake_each(wakers);
@@ -576,7 +581,7 @@ impl WorkerSet {
             self.vacate(state, at);
             return false;
         }
-        let waker = self.tells(state, |state| {
+        let waker = self.change(state, |state| {
             let waker = state.members[at].status.clear();
             state.read_status(at);
             waker
@@ -585,7 +590,8 @@ impl WorkerSet {
         true
     }
 
-    /// Lets the workers take no more keys.
+    /// Lets the workers take no more keys. Not by [`change`](Self::change): a stop, which calls this each time it looks, would wake
+    /// itself until the last thread has left.
     pub(super) fn stop_taking(&self) {
         let mut state = self.state.lock();
         let was_on_demand = state.is_on_demand();
@@ -595,7 +601,7 @@ impl WorkerSet {
             state.members.iter().filter_map(|member| member.status.take_waker()).collect();
         if was_on_demand {
             // there may be no worker whose leaving tells them
-            state.tell_stops(&mut wakers);
+            state.take_stop_wakers(&mut wakers);
         }
         let (ended, stale) = (state.has_ended(), state.is_watcher_stale());
         drop(state);
@@ -610,7 +616,7 @@ impl WorkerSet {
 
     /// Ends the set: no worker can work any more.
     pub(super) fn abandon(&self) {
-        self.tells(self.state.lock(), |state| {
+        self.change(self.state.lock(), |state| {
             state.over = true;
             self.update_control(state);
         });
@@ -638,7 +644,7 @@ impl WorkerSet {
         let mut running = Vec::new();
         self.queue.locked(&mut || {
             for member in &mut state.members {
-                if !member.status.tell() {
+                if !member.status.tell_to_end() {
                     continue;
                 }
                 let Some(ends) = member.ends.as_ref().and_then(Weak::upgrade) else { continue };

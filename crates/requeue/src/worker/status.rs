@@ -85,7 +85,7 @@ impl WorkerStatus {
     }
 
     /// Tells the run to end. `false` if there is none, or it was told before. In a hold of the queue's lock.
-    pub(super) fn tell(&self) -> bool {
+    pub(super) fn tell_to_end(&self) -> bool {
         let tells = self.has_run() && !self.is_told();
         if tells {
             self.told.store(self.run(), Release);
