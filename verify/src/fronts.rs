@@ -11,8 +11,8 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get, GetError,
-    GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Restore, Scope, Ticket, Timeout,
-    TryGetError, Unfinished, WaitingKeys, WorkQueue,
+    GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Scope, Ticket, Timeout, TryGetError,
+    Unfinished, WaitingKeys, WorkQueue,
 };
 use requeue_engine::Op;
 use std::collections::BTreeMap;
@@ -361,7 +361,7 @@ pub(crate) fn unfinished(list: Vec<requeue::UnfinishedKey<Key, Value>>) -> Vec<U
         attempt: left.attempt,
         due: left.due,
         priority: left.priority,
-        refused: left.reason == requeue::UnfinishedReason::RetryRefused,
+        refused: left.retry_refused,
     };
     list.into_iter().map(one).collect()
 }
@@ -639,9 +639,10 @@ impl<M: Manner> Adapter for Front<M> {
         value: Option<Value>,
     ) -> Fallible<Result<Accepted, Rejected>> {
         let Restored { failures, attempt, due, priority } = known;
-        let restore = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
-        let restore = due.into_iter().fold(restore, Restore::due);
-        answer(self.0.restore(value.into_iter().fold(restore, Restore::value)))
+        let mut unfinished = requeue::UnfinishedKey::new(key);
+        (unfinished.failures, unfinished.attempt, unfinished.priority) = (failures, attempt, priority);
+        (unfinished.due, unfinished.value) = (due, value);
+        answer(self.0.restore(unfinished))
     }
 
     fn adding(&self, said: Said, limit: Option<Duration>) -> Polled<'_, Result<Accepted, Rejected>> {

@@ -3,7 +3,7 @@
 
 use requeue::limiter::RateLimiter;
 use requeue::{
-    Add, DrainOptions, Instant, ReadyOrder, Restore, Scope, Ticket, TryGetError, Unfinished, WorkQueue,
+    Add, DrainOptions, Instant, ReadyOrder, Scope, Ticket, TryGetError, Unfinished, UnfinishedKey, WorkQueue,
 };
 use requeue_verify::watchdog;
 use std::cell::RefCell;
@@ -175,7 +175,7 @@ fn entries() -> Vec<Entry> {
         ("add_ref", |q| _ = q.add_ref(&Key(7))),
         ("add_many", |q| drop(q.add_many([Key(7), Key(8)]))),
         ("add_when_room", |q| drop(poll(q.add_when_room(Key(7), Add::now())))),
-        ("restore", |q| drop(q.restore(Restore::new(Key(7))))),
+        ("restore", |q| drop(q.restore(UnfinishedKey::new(Key(7))))),
         ("try_get", |q| drop(q.try_get())),
         ("try_get_many", |q| drop(q.try_get_many(2))),
         ("get_blocking", |q| drop(q.get_blocking())),

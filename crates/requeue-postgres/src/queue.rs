@@ -8,7 +8,7 @@ use crate::link::Failed;
 use crate::membership::{ExchangeTarget, Membership};
 use crate::run_ledger::{Claimed, Gave, How, RunLedger};
 use crate::typed::{Param, with_types};
-use requeue::{Add, Added, Restore, Source, WorkQueue};
+use requeue::{Add, Added, Source, UnfinishedKey, WorkQueue};
 use requeue_engine::{
     Adding, Answer, DurableQueue, EngineError, Key, Listed, LocalQueue, Op, ReadEngine, Store, StoredTrigger,
     Trigger,
@@ -421,8 +421,8 @@ impl<K: Key, V: DeserializeOwned + Send + 'static> ExchangeTarget for WeakFront<
             Gave::Closed(claimed) => return ledger.end_claimed(claimed, How::PutBack),
         };
         let Claimed { attempt, failures, priority, .. } = claimed;
-        let known = Restore::new(key.clone()).failures(failures).attempt(attempt).priority(priority);
-        let known = value.into_iter().fold(known, Restore::value);
+        let mut known = UnfinishedKey::new(key.clone());
+        (known.failures, known.attempt, known.priority, known.value) = (failures, attempt, priority, value);
         let restored = catch_unwind(AssertUnwindSafe(|| inner.front.restore(known).is_ok()));
         if !restored.unwrap_or(false) {
             // it is shut down, or users' code panicked

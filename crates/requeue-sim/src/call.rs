@@ -1,6 +1,6 @@
 //! [`Call`]: what producers ask of the queue.
 
-use requeue::{Add, Debounce, InBackoff, Instant, Restore, WaitingKeys};
+use requeue::{Add, Debounce, InBackoff, Instant, UnfinishedKey, WaitingKeys};
 use std::time::Duration;
 
 /// When the run of a trigger is due.
@@ -237,7 +237,7 @@ impl<K, V> Trigger<K, V> {
     }
 }
 
-/// A key that is put back with its earlier state: [`requeue::Restore`] in a form that can be written to a
+/// A key that is put back with its earlier state: [`UnfinishedKey`] in a form that can be written to a
 /// trace and read from it.
 ///
 /// ```
@@ -275,7 +275,7 @@ impl<K, V> Restored<K, V> {
         Self { key, value: None, failures: 0, attempt: None, due: None, priority: 0 }
     }
 
-    /// Sets a value: [`Restore::value`].
+    /// Sets a value: [`UnfinishedKey::value`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::new(1).value("old").value, Some("old"));
@@ -285,7 +285,7 @@ impl<K, V> Restored<K, V> {
         Self { value: Some(value), ..self }
     }
 
-    /// Sets its failures in a row: [`Restore::failures`].
+    /// Sets its failures in a row: [`UnfinishedKey::failures`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).failures(4).failures, 4);
@@ -295,7 +295,7 @@ impl<K, V> Restored<K, V> {
         Self { failures, ..self }
     }
 
-    /// Sets the attempt of its next run: [`Restore::attempt`].
+    /// Sets the attempt of its next run: [`UnfinishedKey::attempt`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).attempt(4).attempt, Some(4));
@@ -305,7 +305,7 @@ impl<K, V> Restored<K, V> {
         Self { attempt: Some(attempt), ..self }
     }
 
-    /// Sets when it is due, after the call: [`Restore::due`].
+    /// Sets when it is due, after the call: [`UnfinishedKey::due`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -317,7 +317,7 @@ impl<K, V> Restored<K, V> {
         Self { due: Some(after), ..self }
     }
 
-    /// Sets its priority: [`Restore::priority`].
+    /// Sets its priority: [`UnfinishedKey::priority`].
     ///
     /// ```
     /// assert_eq!(requeue_sim::Restored::<_>::new(1).priority(7).priority, 7);
@@ -328,15 +328,16 @@ impl<K, V> Restored<K, V> {
     }
 
     /// The key in the queue's form.
-    pub(crate) fn at(&self, now: Instant) -> Restore<K, V>
+    pub(crate) fn at(&self, now: Instant) -> UnfinishedKey<K, V>
     where
         K: Clone,
         V: Clone,
     {
-        let restore = Restore::new(self.key.clone()).failures(self.failures).priority(self.priority);
-        let restore = self.value.iter().cloned().fold(restore, Restore::value);
-        let restore = self.attempt.into_iter().fold(restore, Restore::attempt);
-        self.due.into_iter().fold(restore, |restore, after| restore.due(now + after))
+        let mut key = UnfinishedKey::new(self.key.clone());
+        (key.failures, key.priority, key.value) = (self.failures, self.priority, self.value.clone());
+        key.attempt = self.attempt.unwrap_or(key.attempt);
+        key.due = self.due.map(|after| now + after);
+        key
     }
 }
 

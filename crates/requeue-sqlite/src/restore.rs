@@ -7,7 +7,7 @@ use crate::run_ledger::Ignored;
 use crate::runner_conn::RunnerConn;
 use crate::schedule::Rule;
 use crate::schema::not_applied;
-use requeue::{Add, Instant, Refused, Restore, Scope, Source};
+use requeue::{Add, Instant, Refused, Scope, Source, UnfinishedKey};
 use requeue_engine::{EngineError, Key};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -54,26 +54,27 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         let key = K::from_bytes(key).map_err(EngineError::Codec)?;
         let (value, priority) = (self.taken_value(value.as_deref())?, self.taken(priority));
         let front = &self.front;
-        let restored = |key, value: Option<V>| {
-            let known = Restore::new(key).failures(failures).attempt(attempt).priority(priority);
-            value.into_iter().fold(known, Restore::value)
+        let restored = |key, value, due| {
+            let mut known = UnfinishedKey::new(key);
+            (known.failures, known.attempt, known.priority) = (failures, attempt, priority);
+            (known.value, known.due) = (value, due);
+            known
         };
         // never longer than it was to wait in all, also if the clock was set back
         let left = due.map(|due| due.saturating_sub(wall_now).clamp(0, delay.unwrap_or(i64::MAX)));
         let due = left.map(|left| now + Duration::from_micros(left.unsigned_abs()));
         let refused = |e: requeue::AddError<K, V>| not_applied(e.reason.to_string());
         match (ready, due) {
-            (true, None) => _ = front.restore(restored(key, value)).map_err(refused)?,
-            (false, Some(due)) => {
-                _ = front.restore(restored(key, value).due(due)).map_err(refused)?;
+            (true, None) | (false, Some(_)) => {
+                _ = front.restore(restored(key, value, due)).map_err(refused)?
             }
             (true, Some(due)) => {
-                front.restore(restored(key.clone(), value)).map_err(refused)?;
+                front.restore(restored(key.clone(), value, None)).map_err(refused)?;
                 front.add_with(key, Add::at(due).priority(priority)).map_err(refused)?;
             }
             // only failures are known of it
             (false, None) => {
-                front.restore(restored(key.clone(), value)).map_err(refused)?;
+                front.restore(restored(key.clone(), value, None)).map_err(refused)?;
                 drop(front.cancel(&key));
             }
         }

@@ -8,13 +8,13 @@ use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Step, TimeLimit};
-use requeue_core::{Core, DrainBase};
+use requeue_core::{Core, DrainBase, UnfinishedReason};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use requeue_core::{Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
+pub use requeue_core::{Drained, ShutDown, UnfinishedKey, WaitingKeys};
 
 /// Options of a drain: what becomes of waiting keys, and how long it waits.
 ///
@@ -153,7 +153,10 @@ impl<K, V> Shared<K, V> {
                 return;
             }
             for (loan, reason) in &lent {
-                let failure = Failure::Unfinished(*reason);
+                let failure = match reason {
+                    UnfinishedReason::RetryRefused => Failure::RetryRefused,
+                    UnfinishedReason::TimerDropped => Failure::TimerDropped,
+                };
                 for hook in &hooks {
                     quietly(|| hook(loan.get(), &failure));
                 }

@@ -1,6 +1,5 @@
 //! Why runs fail.
 
-use requeue_core::UnfinishedReason;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -41,10 +40,14 @@ pub enum Failure {
     /// or the worker was stopped and its deadline came. Or
     /// [`cancel_run`](crate::WorkQueue::cancel_run) was called for the key.
     Cancelled,
-    /// A drain has left the key unfinished: see
-    /// [`WorkQueue::take_unfinished`](crate::WorkQueue::take_unfinished). Only
+    /// A drain has refused the retry of a failed run, and left the key
+    /// [unfinished](crate::WorkQueue::take_unfinished). Only
     /// [`on_give_up`](crate::WorkerBuilder::on_give_up) hears of it so.
-    Unfinished(UnfinishedReason),
+    RetryRefused,
+    /// A drain has dropped the key's timer, or refused a later one that its run asked for, and left the key
+    /// [unfinished](crate::WorkQueue::take_unfinished). Only
+    /// [`on_give_up`](crate::WorkerBuilder::on_give_up) hears of it so.
+    TimerDropped,
 }
 
 impl fmt::Display for Failure {
@@ -54,7 +57,8 @@ impl fmt::Display for Failure {
             Self::Panic(message) => write!(f, "the handler panicked: {message}"),
             Self::TimeLimit(limit) => write!(f, "the handler took longer than {limit:?}"),
             Self::Cancelled => f.write_str("the handler was cancelled before it had returned"),
-            Self::Unfinished(reason) => reason.fmt(f),
+            Self::RetryRefused => f.write_str("its retry was refused by a shutdown"),
+            Self::TimerDropped => f.write_str("its timer was dropped by a shutdown"),
         }
     }
 }
@@ -63,7 +67,7 @@ impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Error(error) => error.source(),
-            Self::Panic(_) | Self::TimeLimit(_) | Self::Cancelled | Self::Unfinished(_) => None,
+            _ => None,
         }
     }
 }

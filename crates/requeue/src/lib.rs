@@ -69,7 +69,7 @@ pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use clock::{TokioClock, TokioClockError};
-pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, UnfinishedReason, WaitingKeys};
+pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, WaitingKeys};
 pub use error::{AddError, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
 pub use failure::{BoxError, Failure};
@@ -91,7 +91,6 @@ pub use requeue_core::{
     Ahead, Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, NoRun, Only, Order, Paused, Rate,
     ReadyOrder, Stats, Ticket,
 };
-pub use restore::Restore;
 pub use room::AddWhenRoom;
 pub use snapshot::{Cursor, Page, Snapshot};
 pub use source::Source;

@@ -766,7 +766,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// let drained = drain.wait();
     /// assert!(!drained.complete && drained.unfinished == 1);
     /// let list = q.take_unfinished();
-    /// assert_eq!((list[0].key, list[0].attempt, list[0].reason), ("a", 2, UnfinishedReason::RetryRefused));
+    /// assert_eq!((list[0].key, list[0].attempt, list[0].retry_refused), ("a", 2, true));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

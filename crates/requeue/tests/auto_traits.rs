@@ -56,7 +56,7 @@ assert_impl!(Snapshot<'static, String>: Send, Sync, Unpin);
 assert_not_impl!(Snapshot<'static, Cell<u8>>: Send, Sync);
 assert_impl!(Page<String>: Send, Sync, Unpin);
 assert_impl!(Cursor: Send, Sync, Unpin);
-assert_impl!(Restore<String, Cell<u8>>: Send, Unpin);
+assert_impl!(UnfinishedKey<String, Cell<u8>>: Send, Unpin);
 assert_impl!(Cancelled<Cell<u8>>: Send, Unpin);
 
 // Gets, and their results.

@@ -2,8 +2,8 @@
 
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, AddWhenRoom, Clock, Debounce, DrainOptions, FakeClock, Get, GroupRules, InBackoff, Item, Restore,
-    Scope, WaitingKeys, WorkQueue,
+    Add, AddWhenRoom, Clock, Debounce, DrainOptions, FakeClock, Get, GroupRules, InBackoff, Item, Scope,
+    UnfinishedKey, WaitingKeys, WorkQueue,
 };
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -213,8 +213,10 @@ impl World {
             19 => {
                 let due = self.clock.now() + self.random.ms();
                 let failures = self.random.below(3) as u32;
-                let restore = Restore::new(key).failures(failures).value(3);
-                drop(self.q.restore(if failures == 0 { restore.due(due) } else { restore }));
+                let mut restored = UnfinishedKey::new(key);
+                (restored.failures, restored.value) = (failures, Some(3));
+                restored.due = (failures == 0).then_some(due);
+                drop(self.q.restore(restored));
             }
             20 => self.clock.advance(self.random.ms()),
             21 => {

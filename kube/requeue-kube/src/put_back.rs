@@ -6,7 +6,7 @@
 //! after which the object comes again.
 
 use crate::{Causes, ObjectKey};
-use requeue::{Clock, Metrics, Outcome, ReadGauges, Restore, Run, RunEnd, WorkQueue};
+use requeue::{Clock, Metrics, Outcome, ReadGauges, Run, RunEnd, UnfinishedKey, WorkQueue};
 use requeue_prometheus::QueueSink;
 use std::cell::Cell;
 use std::sync::Weak;
@@ -54,13 +54,9 @@ pub(crate) fn put_back(
     causes: Option<Causes>,
     after: Option<Duration>,
 ) -> Outcome {
-    let mut known = Restore::new(run.key().clone()).attempt(run.attempt()).priority(run.priority());
-    if let Some(causes) = causes {
-        known = known.value(causes);
-    }
-    if let Some(after) = after {
-        known = known.due(clock.now() + after);
-    }
+    let mut known = UnfinishedKey::new(run.key().clone());
+    (known.attempt, known.priority, known.value) = (run.attempt(), run.priority(), causes);
+    known.due = after.map(|after| clock.now() + after);
     let _puts_back = PutsBack::begin();
     // Both are refused only when the controller ends: then the next start lists the object.
     _ = queue.done(run.key());

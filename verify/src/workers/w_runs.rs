@@ -660,7 +660,7 @@ pub fn w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up<F: Front>() {
         assert_eq!((runs.recv().unwrap(), runs.recv().unwrap()), (1, 1), "the key comes back");
         let report = F::report(worker.drain(Duration::MAX));
         assert_eq!((report.unfinished, report.held), (1, 0), "it waits out its failure");
-        let left = requeue::UnfinishedReason::TimerDropped.to_string();
+        let left = requeue::Failure::TimerDropped.to_string();
         assert!(gave_up.try_iter().eq([(1, left)]), "it was not given up before the drain dropped its timer");
         if hooked {
             assert_eq!(fates.try_iter().next(), Some(Fate::Retry(ms(1))));

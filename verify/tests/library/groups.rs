@@ -2,7 +2,7 @@
 //! kept of groups.
 
 use crate::Stack;
-use requeue::{Add, BuildError, FakeClock, GroupRules, Order, Restore, Run, Scope, WorkQueue, Worker};
+use requeue::{Add, BuildError, FakeClock, GroupRules, Order, Run, Scope, UnfinishedKey, WorkQueue, Worker};
 use requeue_verify::adapter::ms;
 use requeue_verify::limits::TestClock;
 use requeue_verify::twins::do_the_same;
@@ -115,7 +115,11 @@ fn b3_a_group_function_that_panics_reaches_the_caller_and_the_trigger_is_not_acc
             &|| _ = q.add_after(17, ms(5)),
             &|| _ = q.add_rate_limited(17),
             &|| _ = q.add_with(17, Add::after(ms(5)).value(vec![2])),
-            &|| _ = q.restore(Restore::new(17).failures(3)),
+            &|| {
+                let mut failed = UnfinishedKey::new(17);
+                failed.failures = 3;
+                _ = q.restore(failed);
+            },
             &|| _ = q.add_many([12, 17, 13]),
         ];
         for trigger in triggers {

@@ -471,7 +471,6 @@ pub struct Drained {
 
 /// The reason why a key is unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum UnfinishedReason {
     /// Its run failed, and the retry was refused.
     RetryRefused,
@@ -479,31 +478,40 @@ pub enum UnfinishedReason {
     TimerDropped,
 }
 
-impl fmt::Display for UnfinishedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RetryRefused => "its retry was refused by a shutdown",
-            Self::TimerDropped => "its timer was dropped by a shutdown",
-        })
-    }
-}
-
-/// A key that a drain left unfinished, with its state.
+/// A key with work left, and its state: a drain leaves it, and `WorkQueue::restore` takes it. An engine makes
+/// one for each key of its store.
+///
+/// ```
+/// # use requeue_core::UnfinishedKey;
+/// let mut key: UnfinishedKey<_, u32> = UnfinishedKey::new("a");
+/// key.failures = 3;
+/// key.value = Some(7);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnfinishedKey<K, V = ()> {
     /// The key.
     pub key: K,
-    /// The merged value that its next run would have got.
+    /// The merged value of its next run.
     pub value: Option<V>,
-    /// Number of requeues through the limiter since it was last forgotten.
+    /// Number of requeues through the limiter since it was last forgotten: [`KeyState::failures`]. A limiter
+    /// that counts no failures, such as a token bucket, ignores it.
     pub failures: u32,
-    /// The attempt of its next run.
+    /// The attempt of its next run, counted from 1: [`KeyState::attempt`]. 0 counts as 1.
     pub attempt: u32,
-    /// When it would have been due. `None` if only the limiter could say: a refused retry does not ask it.
+    /// When it is due. Without one, or if that has passed, a restored key is ready. A drain leaves `None` if only
+    /// the limiter could say: a refused retry does not ask it.
     pub due: Option<Instant>,
-    /// The priority of its next run.
+    /// The priority of its next run, or of its timer.
     pub priority: i16,
-    /// The reason.
-    pub reason: UnfinishedReason,
+    /// Its run failed, and a drain refused the retry. `false`: a drain dropped its timer, or no drain left it.
+    pub retry_refused: bool,
+}
+
+impl<K, V> UnfinishedKey<K, V> {
+    /// A key that is ready, at its first attempt, without failures or a value. Set the fields for another
+    /// state.
+    pub fn new(key: K) -> Self {
+        Self { key, value: None, failures: 0, attempt: 1, due: None, priority: 0, retry_refused: false }
+    }
 }

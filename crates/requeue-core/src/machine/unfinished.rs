@@ -329,7 +329,8 @@ impl<K, V> Core<K, V> {
             self.restart_attempts(slot);
             let value = self.values.take(slot);
             if let Some(key) = self.release(slot) {
-                each(UnfinishedKey { key, value, failures, attempt, due, priority, reason });
+                let retry_refused = reason == UnfinishedReason::RetryRefused;
+                each(UnfinishedKey { key, value, failures, attempt, due, priority, retry_refused });
             }
         }
         Some(next)

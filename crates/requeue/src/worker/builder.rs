@@ -220,7 +220,7 @@ impl<K, V> WorkerBuilder<K, V> {
     /// panic in it is caught.
     ///
     /// It also hears of each key that [`Item::give_up`](crate::Item::give_up) gives up, on the thread that calls it. And
-    /// of each key that a drain of the queue leaves unfinished, as [`Failure::Unfinished`]: once, before the
+    /// of each key that a drain of the queue leaves unfinished, as [`Failure::RetryRefused`] or [`Failure::TimerDropped`]: once, before the
     /// drain's answer or report is given, on the thread that asks for that.
     ///
     /// ```
