@@ -17,7 +17,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use requeue::limiter::Exponential;
-use requeue::{DrainOptions, Run, StopReport, Tokio, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Run, StopReport, WaitingKeys, WorkQueue, Worker};
 use requeue_prometheus::QueueMetrics;
 use requeue_prometheus::prometheus_client::{encoding::text::encode, registry::Registry};
 use std::error::Error;
@@ -90,7 +90,7 @@ pub(crate) async fn serve(
         .time_limit(Duration::from_secs(10))
         .max_attempts(5) // so that a key that always fails does not use up the drain's time
         .on_give_up(|key, why| eprintln!("gave up on {key}: {why}"))
-        .start_on(Tokio::new()?, move |run: Run<String>| async move {
+        .start_on(tokio::runtime::Handle::current(), move |run: Run<String>| async move {
             match ask(backend, "POST", &format!("/rebuild/{}", run.key())).await? {
                 (200..300, _) => Ok(()),
                 (status, _) => Err(format!("the backend said {status}").into()), // again, later

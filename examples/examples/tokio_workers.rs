@@ -9,7 +9,7 @@
 //! ```
 
 use requeue::limiter::Exponential;
-use requeue::{DrainOptions, Run, Tokio, TokioClock, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Run, TokioClock, WaitingKeys, WorkQueue, Worker};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 async fn watch() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let q = WorkQueue::<String>::builder()
-        .clock(TokioClock::new()?)
+        .clock(TokioClock::new(tokio::runtime::Handle::current())?)
         .limiter(Exponential::new(ms(400), Duration::from_secs(60))?)
         .build()?;
     for n in 1..=12 {
@@ -57,7 +57,7 @@ async fn watch() -> Result<(), Box<dyn Error>> {
             println!("{:>5} ms  {server}: {why}", start.elapsed().as_millis());
             told.lock().unwrap().push(format!("{server}: {why}"));
         })
-        .start_on(Tokio::new()?, move |run: Run<String>| {
+        .start_on(tokio::runtime::Handle::current(), move |run: Run<String>| {
             let seen = seen.clone();
             async move {
                 look_at(run.key(), run.attempt()).await?; // an Err is a retry

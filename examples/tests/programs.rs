@@ -6,7 +6,7 @@
 
 use requeue::{
     Alarm, Clock, DelayingQueue, DrainOptions, FakeClock, Instant, Outcome, Queue, RateLimiter,
-    RateLimitingQueue, Run, SystemClock, Tokio, WaitingKeys, WorkQueue, Worker, limiter::Bucket,
+    RateLimitingQueue, Run, SystemClock, WaitingKeys, WorkQueue, Worker, limiter::Bucket,
 };
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -243,8 +243,7 @@ fn p08_clock() -> Res {
     Ok(())
 }
 
-/// The worker, async. (`Tokio::new` returns an error without a runtime, where a name alone could only panic
-/// later, and `resize` can fail if it has threads to start; in the design neither could.)
+/// The worker, async. (`resize` can fail if it has threads to start; in the design it could not.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p09_worker_on_tokio() -> Res {
     static LOOKED: AtomicU32 = AtomicU32::new(0);
@@ -259,7 +258,7 @@ async fn p09_worker_on_tokio() -> Res {
         .time_limit(Duration::from_secs(30))
         .max_attempts(10)
         .on_give_up(|key, why| eprintln!("{key}: {why}"))
-        .start_on(Tokio::new()?, |run| async move {
+        .start_on(tokio::runtime::Handle::current(), |run| async move {
             look(run.key()).await?;
             Ok(Outcome::Again(Duration::from_secs(300)))
         })?;

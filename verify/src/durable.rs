@@ -11,7 +11,7 @@ use crate::fronts::{
     guards, hands_out_and_looks, how, no_key, options, seen, unfinished,
 };
 use crate::probe::{Key, Value};
-use requeue::{Added, Cursor, Only, Phase, Refused, Scope, TryGetError, Unfinished, WorkQueue};
+use requeue::{Added, Only, Phase, Refused, Scope, TryGetError, Unfinished, WorkQueue};
 use requeue_engine::{AddFailed, EngineError, Op};
 use requeue_sqlite::{Client, Queue, Sqlite, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

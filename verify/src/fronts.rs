@@ -10,8 +10,8 @@ use crate::adapter::{
 };
 use crate::probe::{Key, Value};
 use requeue::{
-    Add, AddError, AddWhenRoom, Added, Builder, Cursor, Debounce, Drain, DrainOptions, Get, GetError,
-    GetMany, GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Scope, Ticket, Timeout, TryGetError,
+    Add, AddError, AddWhenRoom, Added, Builder, Debounce, Drain, DrainOptions, Get, GetError, GetMany,
+    GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Scope, Ticket, Timeout, TryGetError,
     Unfinished, WaitingKeys, WorkQueue,
 };
 use requeue_engine::Op;
@@ -406,7 +406,7 @@ pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fal
     builder = match config.order {
         Line::Fifo => builder,
         Line::Lifo => builder.order(Order::Lifo),
-        Line::Own(order) => builder.custom_order(Ordered::new(order)),
+        Line::Own(order) => builder.order(Order::Custom(Box::new(Ordered::new(order)))),
         Line::Priority(None) => builder.priorities(),
         Line::Priority(Some(max_wait)) => with_max_wait(builder.priorities(), max_wait),
         Line::Fair(fair) => with_groups(builder, fair),
@@ -529,18 +529,13 @@ macro_rules! hands_out_and_looks {
         }
 
         fn page(&self, from: u32, most: usize, only: Option<Only>) -> Fallible<Page> {
-            let cursor = Cursor::from_number(from);
-            let snapshot = self.in_memory().snapshot().page(most).resume(cursor);
+            let snapshot = self.in_memory().snapshot().page(most).resume(from);
             let mut snapshot = only.into_iter().fold(snapshot, requeue::Snapshot::only);
             let Some(page) = snapshot.next() else {
                 return Err(Failed("a snapshot without a page".to_owned()));
             };
             let keys = page.keys.into_iter().map(|(key, state)| (key.id, seen(state), state.failures));
-            Ok(Page {
-                keys: keys.collect(),
-                totals: counts(page.totals),
-                next: page.next.map(Cursor::number),
-            })
+            Ok(Page { keys: keys.collect(), totals: counts(page.totals), next: page.next })
         }
 
         fn close(&self) -> Fallible<()> {

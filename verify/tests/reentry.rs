@@ -3,7 +3,8 @@
 
 use requeue::limiter::RateLimiter;
 use requeue::{
-    Add, DrainOptions, Instant, ReadyOrder, Scope, Ticket, TryGetError, Unfinished, UnfinishedKey, WorkQueue,
+    Add, DrainOptions, Instant, Order, ReadyOrder, Scope, Ticket, TryGetError, Unfinished, UnfinishedKey,
+    WorkQueue,
 };
 use requeue_verify::watchdog;
 use std::cell::RefCell;
@@ -127,7 +128,9 @@ fn queue_with(code: Code, unfinished: Unfinished) -> Queue {
     });
     let builder = builder.unfinished(unfinished);
     let built = match code {
-        Code::Push | Code::Touch | Code::Pop | Code::Leave => builder.custom_order(Stack::default()).build(),
+        Code::Push | Code::Touch | Code::Pop | Code::Leave => {
+            builder.order(Order::Custom(Box::new(Stack::default()))).build()
+        }
         _ => {
             let weight = |_: &Group| {
                 runs(Code::Weight);

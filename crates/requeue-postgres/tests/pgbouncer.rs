@@ -4,7 +4,7 @@ mod common;
 
 use self::common::cluster::Cluster;
 use self::common::{LONG, Looks, block_on, client, until};
-use requeue::{Add, BoxError, Outcome, Run, Tokio, Worker};
+use requeue::{Add, BoxError, Outcome, Run, Worker};
 use requeue_postgres::{Ended, Postgres, Queue, RunExt};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -183,7 +183,7 @@ fn all_calls_work_through_a_pooler_in_transaction_mode() {
             }
         };
         let worker = Worker::of(&q).workers(4).max_attempts(2);
-        let worker = worker.start_on(Tokio::new().expect("a runtime"), handler).expect("tasks");
+        let worker = worker.start_on(tokio::runtime::Handle::current(), handler).expect("tasks");
         let mut seen = HashMap::new();
         let mut runs = 0;
         while seen.len() < 24 || runs < 25 {

@@ -7,7 +7,7 @@ use self::common::cluster::{Cluster, With};
 use self::common::{
     Database, LONG, Looks, add, are_held, block_on, leases_end, next_of, open, somebody_waits, until,
 };
-use requeue::{Add, Added, BoxError, Metrics, Outcome, ReadGauges, Run, Tokio, Worker};
+use requeue::{Add, Added, BoxError, Metrics, Outcome, ReadGauges, Run, Worker};
 use requeue_engine::{EngineError, EngineGauges, Status};
 use requeue_postgres::{Ended, LONGEST_KEY, Postgres, Queue, RunExt};
 use std::collections::{HashMap, HashSet};
@@ -301,7 +301,7 @@ fn e12_effects_in_the_runs_transaction_happen_once_and_never_a_zombies() {
             }
         };
         let worker =
-            Worker::of(&q).workers(2).start_on(Tokio::new().expect("a runtime"), handler).expect("tasks");
+            Worker::of(&q).workers(2).start_on(tokio::runtime::Handle::current(), handler).expect("tasks");
         q.add("k".into()).await.expect("it is up");
         assert_eq!(next(&mut begun).await, 1);
         go_on[0].add_permits(1);

@@ -103,9 +103,8 @@ fn e37_on_a_server_a_run_that_ends_in_its_handlers_transaction_knows_the_next_ti
     block_on(async {
         let url = db.url.clone();
         let (tell, mut ran) = tokio::sync::mpsc::unbounded_channel();
-        let worker = Worker::of(&q).workers(1).start_on(
-            requeue::Tokio::new().expect("a runtime"),
-            move |run: Run<String>| {
+        let worker =
+            Worker::of(&q).workers(1).start_on(tokio::runtime::Handle::current(), move |run: Run<String>| {
                 let (url, tell) = (url.clone(), tell.clone());
                 async move {
                     let mut client = common::client(&url).await;
@@ -115,8 +114,7 @@ fn e37_on_a_server_a_run_that_ends_in_its_handlers_transaction_knows_the_next_ti
                     tell.send(())?;
                     Ok::<Ended, BoxError>(ended)
                 }
-            },
-        );
+            });
         let worker = worker.expect("tasks");
         tokio::time::timeout(LONG, ran.recv()).await.expect("in time").expect("a run");
         assert_eq!(next(&db), first);

@@ -9,7 +9,7 @@ use crate::limiter::{Keeps, RateLimiter, counted_controller, sealed::Token};
 use crate::metrics::{Metrics, ReadGauges};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
-use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate, ReadyOrder};
+use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate};
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -223,29 +223,26 @@ impl<K, V, S> Builder<K, V, S> {
     /// assert_eq!(*q.try_get()?.key(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn order(mut self, order: Order<K>) -> Self {
-        self.settings.config.order = order;
-        self
-    }
-
-    /// Sets an order of your own: `order(Order::Custom(Box::new(order)))`.
+    ///
+    /// An order of your own:
     ///
     /// ```
-    /// use requeue::{ReadyOrder, Ticket, WorkQueue};
+    /// use requeue::{Order, ReadyOrder, Ticket, WorkQueue};
     /// #[derive(Default)]
     /// struct Smallest(std::collections::BTreeSet<(u32, Ticket)>);
     /// impl ReadyOrder<u32> for Smallest {
     ///     fn push(&mut self, key: &u32, ticket: Ticket) { self.0.insert((*key, ticket)); }
     ///     fn pop(&mut self) -> Option<Ticket> { self.0.pop_first().map(|(_, t)| t) }
     /// }
-    /// let q = WorkQueue::builder().custom_order(Smallest::default()).build()?;
+    /// let q = WorkQueue::builder().order(Order::Custom(Box::new(Smallest::default()))).build()?;
     /// for key in [3, 1, 2] { q.add(key)?; }
     /// assert_eq!(*q.try_get()?.key(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("NewDelayingQueueWithCustomQueue"))]
-    pub fn custom_order(self, order: impl ReadyOrder<K> + 'static) -> Self {
-        self.order(Order::Custom(Box::new(order)))
+    pub fn order(mut self, order: Order<K>) -> Self {
+        self.settings.config.order = order;
+        self
     }
 
     /// Allows triggers to have a priority, any `i16`: [`Add::priority`]. Higher priorities go first, and keys
@@ -475,7 +472,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// # Errors
     ///
     /// Without a bound, [`build`](Self::build) returns [`BuildError::DropOldestWithoutBound`]; with a
-    /// [`custom_order`](Self::custom_order), [`BuildError::DropOldestAndOwnOrder`].
+    /// [custom order](Order::Custom), [`BuildError::DropOldestAndOwnOrder`].
     ///
     /// ```
     /// # use requeue::WorkQueue;

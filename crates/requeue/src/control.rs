@@ -1,6 +1,7 @@
 //! Calls that change what the queue does with a key (rule B7).
 
-use crate::{CancelRun, Cancelled, WorkQueue};
+use crate::unfinished::CancelRun;
+use crate::{Cancelled, WorkQueue};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -51,14 +52,40 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
 
     /// Asks the run of `key` to end, if a [`Worker`](crate::Worker) has it: an async handler is dropped, a blocking one
     /// is told by [`Run::cancelled`](crate::Run::cancelled) and keeps the key until it has returned. The run ends with
-    /// [`Failure::Cancelled`](crate::Failure::Cancelled), as `how` says, even if its handler returns success afterwards.
-    /// A trigger that came during the run still gets its run.
+    /// [`Failure::Cancelled`](crate::Failure::Cancelled), even if its handler returns success afterwards: the limiter decides
+    /// when the key comes back, unless it was the last attempt. A trigger that came during the run still gets its run.
     ///
     /// Returns whether a worker had a run of the key. If so, its handler may just have returned: then the run ends as it
     /// said. A key that is held by an [`Item`](crate::Item) is left alone.
     ///
     /// ```
-    /// # use requeue::{CancelRun, WorkQueue, Worker};
+    /// # use requeue::{WorkQueue, Worker};
+    /// # use std::sync::mpsc;
+    /// let q = WorkQueue::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let worker = Worker::of(&q)
+    ///     .on_failure(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
+    ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
+    /// q.add("endless")?;
+    /// while !q.cancel_run("endless") { std::thread::yield_now() }
+    /// assert_eq!(told.recv()?, "endless: the handler was cancelled before it had returned");
+    /// # while q.cancel("endless").is_none() { std::thread::yield_now() }
+    /// # drop(worker);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_run<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.shared.cancel_run(key, self.hash(key), CancelRun::Retry)
+    }
+
+    /// Like [`cancel_run`](Self::cancel_run), and gives the key up: its failures are forgotten, and it does not come back
+    /// by itself.
+    ///
+    /// ```
+    /// # use requeue::{WorkQueue, Worker};
     /// # use std::sync::mpsc;
     /// let q = WorkQueue::new();
     /// let (tell, told) = mpsc::channel();
@@ -66,17 +93,16 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
     ///     .on_give_up(move |key, why| tell.send(format!("{key}: {why}")).unwrap())
     ///     .start_threads(|run| while !run.cancelled() { std::thread::yield_now() })?;
     /// q.add("endless")?;
-    /// while !q.cancel_run("endless", CancelRun::GiveUp) { std::thread::yield_now() }
+    /// while !q.give_up_run("endless") { std::thread::yield_now() }
     /// assert_eq!(told.recv()?, "endless: the handler was cancelled before it had returned");
     /// # drop(worker);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn cancel_run<Q>(&self, key: &Q, how: CancelRun) -> bool
+    pub fn give_up_run<Q>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        let hash = self.hash(key);
-        self.shared.cancel_run(key, hash, how)
+        self.shared.cancel_run(key, self.hash(key), CancelRun::GiveUp)
     }
 }

@@ -132,15 +132,15 @@ pub enum BuildError {
 
 messages!(BuildError {
     NoName => "a queue with metrics needs a name: call .name(\"…\") on the builder",
-    OrderAndPriorities => "priorities exclude another order: remove .order(…) and .custom_order(…), or .priorities()",
+    OrderAndPriorities => "priorities exclude another order: remove .order(…), or .priorities()",
     BoundOfZero => "bound must be at least 1: with 0 the queue would accept no key",
     DropOldestWithoutBound => ".drop_oldest(…) needs a bound: call .bound(…) on the builder, or remove .drop_oldest(…)",
-    DropOldestAndOwnOrder => "with a custom order the oldest key is unknown: remove .drop_oldest(…), or .custom_order(…)",
+    DropOldestAndOwnOrder => "with a custom order the oldest key is unknown: remove .drop_oldest(…), or .order(…)",
     EngineAndBound => "`.bound(…)` is not supported with an engine: remove it, or limit adds yourself",
     MaxWaitWithoutPriorities => ".max_wait(…) needs priorities or groups: \
         call .priorities() or .group_by(…) on the builder, or remove .max_wait(…)",
     OverdueEvery { asked } => "invalid .overdue_every({asked}): use at least 2, so that other keys are handed out too",
-    OrderAndGroups => "groups exclude another order: remove .order(…) and .custom_order(…), or .group_by(…)",
+    OrderAndGroups => "groups exclude another order: remove .order(…), or .group_by(…)",
     NothingWithinGroups => ".priorities_within_groups() needs priorities and groups: \
         call .priorities() and .group_by(…) on the builder, or remove it",
     GroupCapZero => "group cap must be at least 1: with 0 its keys would never run",

@@ -33,6 +33,11 @@ pub struct Explanation {
     pub state: Option<KeyState>,
     /// Instant of the answer, on the queue's clock.
     pub at: Instant,
+    /// Time until the key's timer is due, if it has one.
+    pub due_in: Option<Duration>,
+    /// How long a worker has had the key, if one has it and the queue keeps timestamps (a queue with metrics
+    /// does).
+    pub held_for: Option<Duration>,
     /// Number of the worker that has the key, if one of a [`Worker`](crate::Worker) has it: see
     /// [`Run::worker`](crate::Run::worker).
     pub worker: Option<usize>,
@@ -46,38 +51,6 @@ pub struct Explanation {
     pub waiting_for_room: usize,
     /// Whether the queue is shutting down and refuses triggers.
     pub shutting_down: bool,
-}
-
-impl Explanation {
-    /// Time until the key's timer is due, if it has one.
-    ///
-    /// ```
-    /// # use requeue::{FakeClock, WorkQueue};
-    /// # use std::time::Duration;
-    /// let q = WorkQueue::builder().clock(FakeClock::new()).build()?;
-    /// q.add_after("a", Duration::from_secs(9))?;
-    /// assert_eq!(q.explain("a").due_in(), Some(Duration::from_secs(9)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn due_in(&self) -> Option<Duration> {
-        self.state?.waiting_until.map(|due| due.saturating_since(self.at))
-    }
-
-    /// How long a worker has had the key, if one has it and the queue keeps timestamps (a queue with metrics
-    /// does).
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::new();
-    /// q.add("a")?;
-    /// let _item = q.try_get()?;
-    /// assert_eq!(q.explain("a").held_for(), None); // a queue without metrics
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn held_for(&self) -> Option<Duration> {
-        self.state?.held_since.map(|since| self.at.saturating_since(since))
-    }
 }
 
 impl fmt::Display for Explanation {
@@ -115,7 +88,7 @@ impl Explanation {
         if let Some(worker) = self.worker {
             write!(f, " by worker {worker}")?;
         }
-        if let Some(time) = self.held_for() {
+        if let Some(time) = self.held_for {
             write!(f, " for {}", Spoken(time))?;
         }
         if state.priority != 0 {

@@ -62,13 +62,13 @@ pub mod limiter;
 mod lock;
 
 pub use add::Add;
-pub use add_many::{AddedMany, IntoAdded};
+pub use add_many::AddedMany;
 pub use awaited::AwaitedRun;
 pub use builder::Builder;
-pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use clock::{TokioClock, TokioClockError};
+pub use clock::TokioClock;
+pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, WaitingKeys};
 pub use error::{AddError, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
 pub use explain::Explanation;
@@ -78,7 +78,7 @@ pub use get_many::GetMany;
 pub use getter::Getter;
 pub use hash::RandomState;
 pub use item::{Item, RefusedItem};
-pub use items::{IntoItems, Items};
+pub use items::Items;
 pub use journal::Fence;
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
@@ -92,19 +92,16 @@ pub use requeue_core::{
     ReadyOrder, Stats, Ticket,
 };
 pub use room::AddWhenRoom;
-pub use snapshot::{Cursor, Page, Snapshot};
+pub use snapshot::{Page, Snapshot};
 pub use source::Source;
 #[cfg(feature = "stream")]
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
 pub use timeout::Timeout;
-pub use unfinished::{CancelRun, Unfinished};
+pub use unfinished::Unfinished;
 pub use worker::{
     Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker, WorkerBuilder, WorkerFuture,
 };
-#[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use worker::{NoTokioRuntime, Tokio};
 
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 compile_error!(

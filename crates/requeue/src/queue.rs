@@ -410,9 +410,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         let hash = self.hash(key);
         let at = self.shared.now();
         let (mut explanation, held) = self.shared.look_at(at).with(|hold| {
+            let state = hold.core.state(key, hash);
             let explanation = Explanation {
-                state: hold.core.state(key, hash),
+                state,
                 at,
+                due_in: state.and_then(|state| state.waiting_until).map(|due| due.saturating_since(at)),
+                held_for: state.and_then(|state| state.held_since).map(|since| at.saturating_since(since)),
                 worker: None,
                 ahead: hold.core.ahead_of(key, hash),
                 next_token: hold.core.next_token(),

@@ -1,7 +1,7 @@
 //! A key that is put back with its earlier state: [`WorkQueue::restore`].
 
 use crate::hold::Shared;
-use crate::{AddError, Added, Instant, Refused, WorkQueue};
+use crate::{AddError, Added, Refused, WorkQueue};
 use requeue_core::{Restored, Trigger, UnfinishedKey};
 use std::hash::{BuildHasher, Hash};
 

@@ -35,50 +35,6 @@ pub struct Snapshot<'q, K, V = ()> {
     only: Option<Only>,
 }
 
-/// A position in a snapshot: [`Page::next`]. It stays valid whatever comes and goes meanwhile. It can be sent
-/// as a number, to ask for the next page later.
-///
-/// ```
-/// use requeue::{Cursor, WorkQueue};
-/// let q = WorkQueue::new();
-/// q.add_many(["a", "b"]).all()?;
-/// let first = q.snapshot().page(1).next().expect("there is always a page");
-/// let sent: u32 = first.next.expect("there is more").number();
-/// let second = q.snapshot().resume(Cursor::from_number(sent)).next().expect("there is always a page");
-/// assert_ne!(first.keys[0].0, second.keys[0].0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Cursor(u32);
-
-impl Cursor {
-    /// The cursor as a number.
-    ///
-    /// ```
-    /// assert_eq!(requeue::Cursor::default().number(), 0); // the beginning
-    /// ```
-    #[must_use]
-    pub const fn number(self) -> u32 {
-        self.0
-    }
-
-    /// The cursor with this number. A number that no page returned is no error: the snapshot goes on
-    /// somewhere, or is over.
-    ///
-    /// ```
-    /// # use requeue::{Cursor, WorkQueue};
-    /// # let q = WorkQueue::new();
-    /// q.add("a")?;
-    /// let page = q.snapshot().resume(Cursor::from_number(u32::MAX)).next().expect("there is always a page");
-    /// assert!(page.keys.is_empty() && page.next.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub const fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-}
-
 /// A part of the queue's keys, all at one instant.
 ///
 /// ```
@@ -98,8 +54,9 @@ pub struct Page<K> {
     pub totals: Stats,
     /// Instant of the page, on the queue's clock.
     pub at: Instant,
-    /// Where the next page begins; `None` if this is the last.
-    pub next: Option<Cursor>,
+    /// Where the next page begins: a number for [`Snapshot::resume`]. It stays valid whatever comes and goes
+    /// meanwhile. `None` if this is the last.
+    pub next: Option<u32>,
 }
 
 impl<K, V> Snapshot<'_, K, V> {
@@ -130,7 +87,8 @@ impl<K, V> Snapshot<'_, K, V> {
         Self { most: most.max(1), ..self }
     }
 
-    /// Continues at the cursor of another snapshot of this queue.
+    /// Continues where a page of an earlier snapshot of this queue said: [`Page::next`]. A number that no page
+    /// returned is no error: the snapshot goes on somewhere, or is over.
     ///
     /// ```
     /// # let q = requeue::WorkQueue::new();
@@ -140,8 +98,8 @@ impl<K, V> Snapshot<'_, K, V> {
     /// assert_eq!(rest.map(|page| page.keys.len()).sum::<usize>(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn resume(self, cursor: Cursor) -> Self {
-        Self { from: Some(cursor.0), ..self }
+    pub fn resume(self, from: u32) -> Self {
+        Self { from: Some(from), ..self }
     }
 }
 
@@ -185,7 +143,7 @@ impl<K: Clone, V> Iterator for Snapshot<'_, K, V> {
             }
             let keys = lent.keys.iter().map(|(loan, state)| (loan.get().clone(), *state)).collect();
             self.from = next;
-            return Some(Page { keys, totals, at, next: next.map(Cursor) });
+            return Some(Page { keys, totals, at, next });
         }
     }
 }

@@ -25,17 +25,11 @@ pub enum Unfinished {
     Retry,
 }
 
-/// How a cancelled run ends: see [`WorkQueue::cancel_run`](crate::WorkQueue::cancel_run).
-///
-/// ```
-/// # use requeue::{CancelRun, WorkQueue};
-/// # let q = WorkQueue::<String>::new();
-/// assert!(!q.cancel_run("a", CancelRun::GiveUp)); // nobody has it
-/// ```
+/// How a cancelled run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelRun {
-    /// Ends it as a failure: the limiter decides when the key comes back, unless it was the last attempt.
+pub(crate) enum CancelRun {
+    /// It is a failure.
     Retry,
-    /// Ends it as given up: the failures are forgotten, and the key does not come back by itself.
+    /// The key is given up.
     GiveUp,
 }

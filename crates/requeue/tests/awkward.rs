@@ -1,7 +1,7 @@
 //! Misbehaving user code and tasks, and what must hold with them.
 
 use requeue::{
-    Clock, FakeClock, Instant, Metrics, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,
+    Clock, FakeClock, Instant, Metrics, Order, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,
     WorkQueue, Worker,
 };
 use std::future::Future;
@@ -60,7 +60,10 @@ impl ReadyOrder<u32> for PanicsTwice {
 
 #[test]
 fn w_a_thread_survives_an_order_that_panics_as_it_takes_a_key() {
-    let q = WorkQueue::builder().custom_order(PanicsTwice(Vec::new(), 0)).build().expect("no metrics");
+    let q = WorkQueue::builder()
+        .order(Order::Custom(Box::new(PanicsTwice(Vec::new(), 0))))
+        .build()
+        .expect("no metrics");
     q.add(1).expect("open");
     let worker = Worker::of(&q).workers(1).start_threads(|_| ()).expect("a thread");
     let report = worker.drain(Duration::MAX).wait();

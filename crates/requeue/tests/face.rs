@@ -421,16 +421,6 @@ fn threads_of_workers_have_the_name_of_their_queue() {
     }
 }
 
-#[cfg(feature = "tokio")]
-#[test]
-fn without_a_tokio_runtime_the_error_says_where_to_get_one() {
-    let error = requeue::Tokio::new().unwrap_err();
-    assert!(error.to_string().contains("Tokio::with_handle"), "{error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let executor = requeue::Tokio::with_handle(runtime.handle().clone());
-    assert_eq!(format!("{executor:?}"), "Tokio { .. }");
-}
-
 #[test]
 fn a_value_that_a_handler_sets_goes_back_with_its_failed_run() {
     let clock = FakeClock::new();

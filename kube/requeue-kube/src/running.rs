@@ -11,7 +11,7 @@ use crate::watch::{OnError, Start};
 use crate::{Action, Cause, Causes, Config, ObjectKey, Reconcilable};
 use futures::FutureExt;
 use kube::runtime::reflector::{ObjectRef, Store};
-use requeue::{KeyState, Page, Scope, Tokio, WorkQueue, Worker};
+use requeue::{KeyState, Page, Scope, WorkQueue, Worker};
 use std::collections::HashMap;
 use std::fmt::{self, Debug};
 use std::ops::RangeInclusive;
@@ -386,7 +386,7 @@ where
 {
     let worker = Worker::of(queue).workers(workers(config.concurrency));
     let ended = runs.clone();
-    let executor = Tokio::new().map_err(std::io::Error::other)?;
+    let executor = tokio::runtime::Handle::current();
     worker.on_end(move |key, report| ended.ended(key, report)).start_on(executor, move |run| {
         let runs = runs.clone();
         async move { runs.run(run).await }

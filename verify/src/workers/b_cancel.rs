@@ -1,7 +1,7 @@
 //! B11: runs that are cancelled by their key.
 
 use super::{Front, Puppets, ms, puppets, queue, until, until_waiting};
-use requeue::{CancelRun, Failure, Fate, Outcome, RunReport, Worker};
+use requeue::{Failure, Fate, Outcome, RunReport, Worker};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub fn b11_a_cancelled_run_is_a_failure_and_its_key_comes_back<F: Front>() {
     let (worker, puppets, told) = cancellable::<F>(&q);
     q.add_value(1, vec![7]).unwrap();
     puppets.run(1, 1);
-    assert!(q.cancel_run(&1, CancelRun::Retry));
+    assert!(q.cancel_run(&1));
     returns::<F>(&puppets);
     assert_eq!(told.recv().unwrap(), (1, 1, Fate::Retry(ms(1)), true));
     until_waiting(&q, &clock, 1);
@@ -53,8 +53,8 @@ pub fn b11_a_cancelled_run_is_given_up_if_asked_so<F: Front>() {
     q.add(1).unwrap();
     puppets.run(1, 1);
     // of two the stronger counts
-    assert!(q.cancel_run(&1, CancelRun::GiveUp));
-    assert!(F::DROPS || q.cancel_run(&1, CancelRun::Retry));
+    assert!(q.give_up_run(&1));
+    assert!(F::DROPS || q.cancel_run(&1));
     returns::<F>(&puppets);
     assert_eq!(told.recv().unwrap(), (1, 1, Fate::GaveUp, true));
     until(|| q.state(&1).is_none());
@@ -67,7 +67,7 @@ pub fn b11_a_trigger_during_a_cancelled_run_still_gets_its_run<F: Front>() {
     q.add(1).unwrap();
     puppets.run(1, 1);
     q.add(1).unwrap();
-    assert!(q.cancel_run(&1, CancelRun::GiveUp));
+    assert!(q.give_up_run(&1));
     returns::<F>(&puppets);
     assert_eq!(told.recv().unwrap(), (1, 1, Fate::GaveUp, true));
     puppets.run(1, 1);
@@ -79,21 +79,21 @@ pub fn b11_a_trigger_during_a_cancelled_run_still_gets_its_run<F: Front>() {
 pub fn b11_a_cancel_ends_no_run_but_the_keys_own<F: Front>() {
     let (q, _) = queue();
     let (worker, puppets, told) = cancellable::<F>(&q);
-    assert!(!q.cancel_run(&1, CancelRun::Retry), "nobody has heard of it");
+    assert!(!q.cancel_run(&1), "nobody has heard of it");
     q.add(1).unwrap();
     puppets.run(1, 1);
     q.add(2).unwrap();
-    assert!(!q.cancel_run(&2, CancelRun::Retry), "it is ready, and has no run");
+    assert!(!q.cancel_run(&2), "it is ready, and has no run");
     puppets.end(Outcome::Done);
     assert_eq!(told.recv().unwrap(), (1, 1, Fate::Done, false));
     puppets.run(2, 1);
-    assert!(!q.cancel_run(&1, CancelRun::Retry), "its run has ended");
+    assert!(!q.cancel_run(&1), "its run has ended");
     puppets.end(Outcome::Done);
     assert_eq!(told.recv().unwrap(), (2, 1, Fate::Done, false));
     F::report(worker.stop(Duration::MAX));
     q.add(3).unwrap();
     let item = q.try_get().unwrap();
-    assert!(!q.cancel_run(&3, CancelRun::Retry), "no worker has it");
+    assert!(!q.cancel_run(&3), "no worker has it");
     item.done();
 }
 
@@ -105,7 +105,7 @@ pub fn b11_cancels_that_race_with_runs_end_no_other_run<F: Front>() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for key in (0..2_000).step_by(2) {
-                q.cancel_run(&key, CancelRun::GiveUp);
+                q.give_up_run(&key);
             }
         });
         for key in 0..2_000 {

@@ -9,8 +9,8 @@
 
 use crate::wake::block_on;
 use requeue::{
-    Alarm, Clock, FakeClock, InBackoff, Instant, IntoOutcome, Outcome, Run, Stop, StopReport, Tokio,
-    WorkQueue, Worker, WorkerBuilder,
+    Alarm, Clock, FakeClock, InBackoff, Instant, IntoOutcome, Outcome, Run, Stop, StopReport, WorkQueue,
+    Worker, WorkerBuilder,
 };
 use smol::channel::{Receiver, Sender, unbounded};
 use std::future::Future;
@@ -95,7 +95,7 @@ impl Front for OnTokio {
         let runtime = RUNTIME.get_or_init(|| {
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
         });
-        builder.start_on(Tokio::with_handle(runtime.handle().clone()), handler).expect("not too many")
+        builder.start_on(runtime.handle().clone(), handler).expect("not too many")
     }
 }
 

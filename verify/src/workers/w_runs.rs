@@ -2,8 +2,8 @@
 
 use super::{Front, led, ms, puppets, queue, queue_that, until, until_waiting};
 use requeue::{
-    Add, Alarm, Clock, Failure, FakeClock, Fate, InBackoff, Instant, Outcome, RateLimiter, ReadyOrder, Run,
-    RunReport, Ticket, WorkQueue, Worker,
+    Add, Alarm, Clock, Failure, FakeClock, Fate, InBackoff, Instant, Order, Outcome, RateLimiter, ReadyOrder,
+    Run, RunReport, Ticket, WorkQueue, Worker,
 };
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -284,7 +284,7 @@ fn retry<F: Front>(in_backoff: InBackoff, trigger: bool) -> (u32, Option<Duratio
     }
     puppets.end(Outcome::Retry("not yet".into()));
     until_waiting(&q, &clock, 1);
-    let found = (q.num_requeues(&1), q.explain(&1).due_in());
+    let found = (q.num_requeues(&1), q.explain(&1).due_in);
     clock.advance(ms(1));
     puppets.run(1, 2);
     puppets.end(Outcome::Done);
@@ -397,7 +397,7 @@ pub fn w_an_order_that_panics_as_a_key_is_taken_ends_no_worker<F: Front>() {
             self.0.pop()
         }
     }
-    let q = WorkQueue::builder().custom_order(Moody(Vec::new(), 0)).build().unwrap();
+    let q = WorkQueue::builder().order(Order::Custom(Box::new(Moody(Vec::new(), 0)))).build().unwrap();
     q.add(1).unwrap();
     q.add(2).unwrap();
     let worker = F::start(Worker::of(&q).workers(1), |_| async {});
@@ -660,7 +660,7 @@ pub fn w_a_retry_in_which_merge_panics_is_a_retry_and_no_giving_up<F: Front>() {
         assert_eq!((runs.recv().unwrap(), runs.recv().unwrap()), (1, 1), "the key comes back");
         let report = F::report(worker.drain(Duration::MAX));
         assert_eq!((report.unfinished, report.held), (1, 0), "it waits out its failure");
-        let left = requeue::Failure::TimerDropped.to_string();
+        let left = Failure::TimerDropped.to_string();
         assert!(gave_up.try_iter().eq([(1, left)]), "it was not given up before the drain dropped its timer");
         if hooked {
             assert_eq!(fates.try_iter().next(), Some(Fate::Retry(ms(1))));

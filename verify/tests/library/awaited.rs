@@ -2,8 +2,8 @@
 
 use requeue::limiter::Exponential;
 use requeue::{
-    Add, Added, AwaitedRun, CancelRun, Debounce, DrainOptions, FakeClock, GetError, InBackoff, Item, NoRun,
-    Outcome, RunEnd, Scope, WaitingKeys, WorkQueue, Worker,
+    Add, Added, AwaitedRun, Debounce, DrainOptions, FakeClock, GetError, InBackoff, Item, NoRun, Outcome,
+    RunEnd, Scope, WaitingKeys, WorkQueue, Worker,
 };
 use requeue_sqlite::Sqlite;
 use std::future::Future;
@@ -355,7 +355,7 @@ fn b12_a_thread_awaits_what_a_worker_says() {
     });
     assert_eq!(q.await_run(1, Add::now()).unwrap().wait(), Ok(RunEnd::GiveUp));
     let run = q.await_run(2, Add::now()).unwrap();
-    while !q.cancel_run(&2, CancelRun::GiveUp) {
+    while !q.give_up_run(&2) {
         std::thread::yield_now();
     }
     assert_eq!(run.wait(), Ok(RunEnd::GiveUp));

@@ -1,7 +1,7 @@
 //! B8, where it concerns how a queue is built, users' code, and calls that the suite cannot make.
 
 use crate::Stack;
-use requeue::{Add, BuildError, FakeClock, Refused, WorkQueue};
+use requeue::{Add, BuildError, FakeClock, Order, Refused, WorkQueue};
 use requeue_verify::adapter::Limiter;
 use requeue_verify::limits::Scripted;
 use requeue_verify::probe::{Key, Probe, Value};
@@ -29,11 +29,11 @@ fn b8_a_bound_that_cannot_be_is_refused_when_the_queue_is_built() {
     let error = builder().drop_oldest(|_, _| ()).build().unwrap_err();
     assert_eq!(error, BuildError::DropOldestWithoutBound);
     assert!(said(error).contains("call .bound(…) on the builder"));
-    let own = builder().custom_order(Stack(Vec::new())).bound(1).drop_oldest(|_, _| ());
+    let own = builder().order(Order::Custom(Box::new(Stack(Vec::new())))).bound(1).drop_oldest(|_, _| ());
     let error = own.build().unwrap_err();
     assert_eq!(error, BuildError::DropOldestAndOwnOrder);
-    assert!(said(error).contains("remove .drop_oldest(…), or .custom_order(…)"));
-    assert!(builder().custom_order(Stack(Vec::new())).bound(1).build().is_ok());
+    assert!(said(error).contains("remove .drop_oldest(…), or .order(…)"));
+    assert!(builder().order(Order::Custom(Box::new(Stack(Vec::new())))).bound(1).build().is_ok());
     assert_eq!(builder().bound(usize::MAX).build().unwrap().stats().room, Some(usize::MAX));
 }
 

@@ -92,7 +92,7 @@ fn b7_explain_tells_for_how_long_a_key_is_held_where_timestamps_are_kept() {
     q.add(1).unwrap();
     let said = q.explain(&1);
     assert_eq!(said.to_string(), "held for 12 s; dirty");
-    assert_eq!((said.held_for(), said.due_in()), (Some(ms(12_000)), None));
+    assert_eq!((said.held_for, said.due_in), (Some(ms(12_000)), None));
 }
 
 #[test]

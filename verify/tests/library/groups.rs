@@ -24,13 +24,13 @@ fn b3_groups_and_another_order_are_refused_when_the_queue_is_built() {
     let builder = || WorkQueue::<u64>::builder().group_by(tens);
     let built = [
         builder().order(Order::Lifo).build(),
-        builder().custom_order(Stack(Vec::new())).build(),
+        builder().order(Order::Custom(Box::new(Stack(Vec::new())))).build(),
         builder().priorities().order(Order::Lifo).build(),
     ];
     for built in built {
         let error = built.unwrap_err();
         assert_eq!(error, BuildError::OrderAndGroups);
-        assert!(error.to_string().contains("remove .order(…) and .custom_order(…), or .group_by(…)"));
+        assert!(error.to_string().contains("remove .order(…), or .group_by(…)"));
     }
     assert!(builder().order(Order::Fifo).build().is_ok(), "it is first in first out");
     assert!(builder().max_wait(ms(1)).build().is_ok(), "groups pass keys over");

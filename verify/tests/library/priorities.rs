@@ -19,13 +19,13 @@ fn b2_priorities_and_another_order_are_refused_when_the_queue_is_built() {
     let builder = || WorkQueue::<u64>::builder();
     let said = |error: BuildError| error.to_string();
     for built in [
-        builder().priorities().custom_order(Stack(Vec::new())).build(),
-        builder().custom_order(Stack(Vec::new())).priorities().max_wait(ms(1)).build(),
+        builder().priorities().order(Order::Custom(Box::new(Stack(Vec::new())))).build(),
+        builder().order(Order::Custom(Box::new(Stack(Vec::new())))).priorities().max_wait(ms(1)).build(),
         builder().order(Order::Lifo).priorities().build(),
     ] {
         let error = built.unwrap_err();
         assert_eq!(error, BuildError::OrderAndPriorities);
-        assert!(said(error).contains("remove .order(…) and .custom_order(…), or .priorities()"));
+        assert!(said(error).contains("remove .order(…), or .priorities()"));
     }
     assert!(builder().order(Order::Fifo).priorities().build().is_ok(), "it is first in first out");
     let error = builder().max_wait(ms(1)).build().unwrap_err();

@@ -1,7 +1,7 @@
 //! W: what becomes of tasks that an executor drops, turns away or polls late, on an
 //! executor that the test drives by hand.
 
-use requeue::{Failure, FakeClock, Outcome, Run, Tokio, Worker};
+use requeue::{Failure, FakeClock, Outcome, Run, Worker};
 use requeue_verify::wake::Count;
 use requeue_verify::watchdog::run;
 use requeue_verify::workers::{Lists, Puppets, puppets, queue};
@@ -331,7 +331,7 @@ fn w_a_runtime_that_is_shut_down_while_its_tasks_work_loses_no_key() {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
             let ended = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&ended);
-            let executor = Tokio::with_handle(runtime.handle().clone());
+            let executor = runtime.handle().clone();
             let worker = Worker::of(&q)
                 .workers(8)
                 .start_on(executor, move |run: Run<u64, Vec<u32>>| {
@@ -362,7 +362,7 @@ fn w_a_runtime_that_is_shut_down_gives_its_keys_back() {
         let (q, _clock) = queue();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let (puppets, handler) = puppets();
-        let executor = Tokio::with_handle(runtime.handle().clone());
+        let executor = runtime.handle().clone();
         let worker = Worker::of(&q).workers(3).start_on(executor, handler).expect("not too many");
         q.add_value(1, vec![7]).unwrap();
         q.add(2).unwrap();

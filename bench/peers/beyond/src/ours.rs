@@ -19,7 +19,7 @@ pub(crate) enum With {
 
 fn queue(script: &Script, with: With) -> Result<WorkQueue<usize>, Box<dyn Error>> {
     let limiter = Exponential::new(ms(5), Duration::from_secs(1_000))?;
-    let builder = WorkQueue::builder().clock(TokioClock::new()?).limiter(limiter);
+    let builder = WorkQueue::builder().clock(TokioClock::new(tokio::runtime::Handle::current())?).limiter(limiter);
     let builder = match with {
         With::Nothing | With::Debounce => builder,
         With::Groups => {

@@ -1,7 +1,7 @@
 //! A process that works, as the trial sees it.
 
 use crate::{Counts, LEASE, LONG, client, dropped, random};
-use requeue::{BoxError, Outcome, Run, Tokio, Worker};
+use requeue::{BoxError, Outcome, Run, Worker};
 use requeue_postgres::{Postgres, Queue, RunExt};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -130,7 +130,7 @@ pub(crate) fn works() {
             }
         };
         let runs = move |run: Run<String>| handler.clone().runs(run);
-        let worker = Worker::of(&q).workers(4).start_on(Tokio::new().expect("a runtime"), runs);
+        let worker = Worker::of(&q).workers(4).start_on(tokio::runtime::Handle::current(), runs);
         let worker = worker.expect("tasks");
         let gets = tokio::spawn(async move {
             loop {

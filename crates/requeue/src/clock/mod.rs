@@ -32,7 +32,7 @@ pub use self::system::SystemClock;
 pub use self::system::timer_thread_running;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use self::tokio::{TokioClock, TokioClockError};
+pub use self::tokio::TokioClock;
 
 /// A source of time, which also wakes callers at an instant.
 ///

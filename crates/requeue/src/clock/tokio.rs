@@ -7,6 +7,7 @@ use crate::panics::quietly;
 use crate::sync::Mutex;
 use ::tokio::runtime::Handle;
 use ::tokio::time::Instant as TokioInstant;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -28,8 +29,8 @@ use std::task::Waker;
 /// use std::time::Duration;
 ///
 /// #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// async fn main() -> Result<(), requeue::TokioClockError> {
-///     let clock = TokioClock::new()?;
+/// async fn main() -> std::io::Result<()> {
+///     let clock = TokioClock::new(tokio::runtime::Handle::current())?;
 ///     let before = clock.now();
 ///     tokio::time::advance(Duration::from_secs(60)).await;
 ///     assert_eq!(clock.now(), before + Duration::from_secs(60));
@@ -42,67 +43,30 @@ pub struct TokioClock {
     origin: TokioInstant,
 }
 
-/// Why a [`TokioClock`] cannot be built.
-///
-/// ```
-/// use requeue::{TokioClock, TokioClockError};
-/// assert_eq!(TokioClock::new().unwrap_err(), TokioClockError::NoRuntime);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TokioClockError {
-    /// The calling thread is not in a runtime.
-    NoRuntime,
-    /// The runtime was built without its timer.
-    NoTimer,
-}
-
-messages!(TokioClockError {
-    NoRuntime => "no Tokio runtime here: call TokioClock::new inside of one, \
-        or pass its handle to TokioClock::with_handle",
-    NoTimer => "the Tokio runtime has no timer: \
-        call enable_time or enable_all on its builder",
-});
-
 impl TokioClock {
-    /// A clock on the caller's runtime.
+    /// A clock on this runtime; the caller need not be in it.
     ///
     /// # Errors
     ///
-    /// [`TokioClockError::NoRuntime`] outside of a runtime, and [`TokioClockError::NoTimer`] if its timer is
-    /// not enabled.
+    /// [`Unsupported`](io::ErrorKind::Unsupported) if the runtime's timer is not enabled. (Tokio answers that
+    /// question only by a panic; it is caught here, but the panic hook reports it.)
     ///
     /// ```
     /// use requeue::TokioClock;
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), requeue::TokioClockError> {
-    /// let clock = TokioClock::new()?;
+    /// # async fn main() -> std::io::Result<()> {
+    /// let clock = TokioClock::new(tokio::runtime::Handle::current())?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn new() -> Result<Self, TokioClockError> {
-        let runtime = Handle::try_current().map_err(|_| TokioClockError::NoRuntime)?;
-        Self::with_handle(runtime)
-    }
-
-    /// A clock on the runtime of `runtime`; the caller need not be in it.
-    ///
-    /// # Errors
-    ///
-    /// [`TokioClockError::NoTimer`] if the runtime's timer is not enabled. (Tokio answers that question only
-    /// by a panic; it is caught here, but the panic hook reports it.)
-    ///
-    /// ```
-    /// use requeue::TokioClock;
-    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    /// let clock = TokioClock::with_handle(runtime.handle().clone())?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn with_handle(runtime: Handle) -> Result<Self, TokioClockError> {
+    pub fn new(runtime: Handle) -> io::Result<Self> {
         let origin = {
             let _in_runtime = runtime.enter();
             let timer = AssertUnwindSafe(|| drop(::tokio::time::sleep_until(TokioInstant::now())));
-            catch_unwind(timer).map_err(|_| TokioClockError::NoTimer)?;
+            catch_unwind(timer).map_err(|_| {
+                let why = "the Tokio runtime has no timer: call enable_time or enable_all on its builder";
+                io::Error::new(io::ErrorKind::Unsupported, why)
+            })?;
             TokioInstant::now()
         };
         Ok(Self { runtime, origin })

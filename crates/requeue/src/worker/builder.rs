@@ -315,7 +315,7 @@ impl<K, V> WorkerBuilder<K, V> {
     }
 
     /// Starts the workers as tasks of an executor, whichever it is: a closure that
-    /// spawns, or `Tokio` (feature `tokio`). See [`Spawn`] for what becomes of tasks that
+    /// spawns, or Tokio's `Handle` (feature `tokio`). See [`Spawn`] for what becomes of tasks that
     /// it drops.
     ///
     /// The handler is called for one key at a time in each task. It owns its [`Run`], so

@@ -1,13 +1,11 @@
 //! Executors, as a worker sees them.
 
-#[cfg(feature = "tokio")]
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 /// An executor that workers run on: anything that can run a future beside others.
 ///
-/// A closure is one, and so is `Tokio` (feature `tokio`):
+/// A closure is one, and with the feature `tokio` so is `tokio::runtime::Handle`:
 ///
 /// ```
 /// use requeue::{Run, WorkQueue, Worker};
@@ -62,19 +60,17 @@ impl<F: Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static> Sp
     }
 }
 
-/// Tokio as a worker's executor: a handle of one runtime.
-///
-/// Its tasks end with the runtime; what they were working on goes back to the queue
-/// as failed.
+/// Tokio: tasks end with the runtime; what they were working on goes back to the queue as failed.
 ///
 /// ```
-/// use requeue::{Tokio, WorkQueue, Worker};
+/// use requeue::{WorkQueue, Worker};
 /// use std::time::Duration;
+/// use tokio::runtime::Handle;
 ///
 /// #[tokio::main(flavor = "current_thread")]
 /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let q = WorkQueue::<String>::new();
-///     let worker = Worker::of(&q).workers(16).start_on(Tokio::new()?, |run| async move {
+///     let worker = Worker::of(&q).workers(16).start_on(Handle::current(), |run| async move {
 ///         tokio::task::yield_now().await;
 ///         println!("look at {}", run.key());
 ///     })?;
@@ -84,73 +80,10 @@ impl<F: Fn(Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync + 'static> Sp
 /// }
 /// ```
 #[cfg(feature = "tokio")]
-#[derive(Clone)]
-pub struct Tokio(tokio::runtime::Handle);
-
-/// There is no Tokio runtime where [`Tokio::new`] was called.
-///
-/// ```
-/// let error = requeue::Tokio::new().unwrap_err();
-/// assert!(error.to_string().contains("Tokio::with_handle"));
-/// ```
-#[cfg(feature = "tokio")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NoTokioRuntime;
-
-#[cfg(feature = "tokio")]
-impl fmt::Display for NoTokioRuntime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "no Tokio runtime here: call Tokio::new inside of one, \
-             or pass its handle to Tokio::with_handle",
-        )
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl std::error::Error for NoTokioRuntime {}
-
-#[cfg(feature = "tokio")]
-impl Tokio {
-    /// The runtime that the caller is in. It is known from then on, so that a worker can
-    /// be resized from anywhere.
-    ///
-    /// # Errors
-    ///
-    /// [`NoTokioRuntime`] outside of a runtime.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), requeue::NoTokioRuntime> {
-    /// let executor = requeue::Tokio::new()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn new() -> Result<Self, NoTokioRuntime> {
-        tokio::runtime::Handle::try_current().map(Self).map_err(|_| NoTokioRuntime)
-    }
-
-    /// The runtime of this handle; the caller need not be in it.
-    ///
-    /// ```
-    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// let executor = requeue::Tokio::with_handle(runtime.handle().clone());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[must_use]
-    pub fn with_handle(runtime: tokio::runtime::Handle) -> Self {
-        Self(runtime)
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl Spawn for Tokio {
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+impl Spawn for tokio::runtime::Handle {
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         // a runtime that has been shut down drops it
-        drop(self.0.spawn(task));
+        drop(Self::spawn(self, task));
     }
 }
-
-#[cfg(feature = "tokio")]
-debug!([] Tokio, |_| { .. });

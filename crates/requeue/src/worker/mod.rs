@@ -25,9 +25,6 @@ mod threads;
 
 pub use self::builder::WorkerBuilder;
 pub use self::executor::Spawn;
-#[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use self::executor::{NoTokioRuntime, Tokio};
 pub use self::future::WorkerFuture;
 pub use self::handle::Worker;
 pub use self::outcome::{Fate, IntoOutcome, Outcome, RunReport};

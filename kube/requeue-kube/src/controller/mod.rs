@@ -20,7 +20,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 use requeue::limiter::{Bucket, Exponential, Jitter, MaxOf, RateLimiter};
-use requeue::{Debounce, TokioClock, TokioClockError, WorkQueue};
+use requeue::{Debounce, TokioClock, WorkQueue};
 use std::borrow::Borrow;
 use std::fmt;
 use std::fmt::Debug;
@@ -426,12 +426,9 @@ impl<K: Reconcilable> Controller<K> {
     /// Builds the queue and the ways into it.
     pub(crate) fn open(self) -> Result<Opened<K>, String> {
         let config = self.config;
-        let clock = TokioClock::new().map_err(|e| match e {
-            TokioClockError::NoRuntime => {
-                "no Tokio runtime here: start it, or poll its stream, inside of one".to_owned()
-            }
-            e => e.to_string(),
-        })?;
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|_| "no Tokio runtime here: start it, or poll its stream, inside of one")?;
+        let clock = TokioClock::new(runtime).map_err(|e| e.to_string())?;
         let limiter = match self.limiter {
             Some(limiter) => limiter,
             None => default_limiter(&config).map_err(|e| e.to_string())?,

@@ -155,7 +155,7 @@ impl ElectorBuilder {
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|e| ElectorError(e.to_string()))?;
         // Its task would end with a panic where the runtime has no timer.
-        requeue::TokioClock::with_handle(runtime.clone()).map_err(|e| ElectorError(e.to_string()))?;
+        requeue::TokioClock::new(runtime.clone()).map_err(|e| ElectorError(e.to_string()))?;
         let times = Times {
             renew_deadline: rules.renew_deadline,
             over: rules.lease_duration.saturating_sub(rules.skew),

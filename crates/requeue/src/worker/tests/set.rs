@@ -90,9 +90,9 @@ fn b11_a_run_that_has_ended_is_not_cancelled_in_place_of_another_keys() {
         fn drop(&mut self) {
             let Self(q, tell) = self;
             q.add(2).unwrap();
-            let ready = q.cancel_run(&2, CancelRun::GiveUp);
+            let ready = q.give_up_run(&2);
             let item = q.try_get().unwrap();
-            let held = q.cancel_run(&2, CancelRun::GiveUp);
+            let held = q.give_up_run(&2);
             tell.send([ready, held, q.explain(&2).worker.is_some()]).unwrap();
             item.done();
         }
