@@ -80,9 +80,10 @@ impl<K, V> Drop for Place<'_, K, V> {
 }
 
 impl<'q, K, V> AddWhenRoom<'q, K, V> {
-    /// Waits until `limit` at most, then fails with [`Refused::Full`]: for a [`Duration`] from the first poll,
-    /// or until an [`Instant`](crate::Instant), both of the queue's clock. With [`Duration::ZERO`], and with an
-    /// instant in the past, it does not wait.
+    /// Waits until `limit` at most, then fails with [`Refused::Full`]: for a
+    /// [`Duration`](std::time::Duration) from the first poll, or until an [`Instant`](crate::Instant), both
+    /// of the queue's clock. With [`Duration::ZERO`](std::time::Duration::ZERO), and with an instant in the
+    /// past, it does not wait.
     ///
     /// ```
     /// # use requeue::{Add, Clock, FakeClock, Refused, WorkQueue};
