@@ -9,7 +9,7 @@ use tokio_postgres::types::{Json, ToSql, Type};
 /// A type whose values can be parameters.
 pub(crate) trait Typed {
     const TYPE: Type;
-    /// The type of an array of them.
+    /// The type of an array of such values.
     const ARRAY: Type;
 }
 

@@ -94,7 +94,7 @@ pub enum BuildError {
     OrderAndPriorities,
     /// A maximum wait needs priorities or groups: without them no key is passed over.
     MaxWaitWithoutPriorities,
-    /// With less than 2, all hand-outs would go to overdue keys.
+    /// `every` is less than 2: all hand-outs would go to overdue keys.
     OverdueEvery {
         /// The number given.
         asked: u32,

@@ -434,7 +434,7 @@ fn from_now(at: Instant) -> Timespec {
 }
 
 /// A key as a tag: its bytes unchanged, except for a newline (in keys separated by NUL), which would end the
-/// line. On a terminal as in messages, because it could move the cursor.
+/// line. On a terminal it is escaped as in messages, because its bytes could move the cursor.
 fn tag(key: &[u8], on_terminal: bool) -> Arc<[u8]> {
     let is_harmless = |text: &str| !text.chars().any(char::is_control);
     if on_terminal && !std::str::from_utf8(key).is_ok_and(is_harmless) {

@@ -219,7 +219,8 @@ impl RunStats {
         fates.gave_up.len() + fates.beyond
     }
 
-    /// Number of times that a key gave up that is not kept. A later successful run does not reduce it.
+    /// Number of keys that gave up and are not kept, because there were too many. A later successful run does
+    /// not reduce it.
     pub(crate) fn gave_up_beyond(&self) -> usize {
         self.fates().beyond
     }

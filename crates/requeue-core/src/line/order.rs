@@ -11,7 +11,7 @@ use core::fmt;
 pub struct Ticket(pub(crate) u32);
 
 impl Ticket {
-    /// No key's.
+    /// The ticket of no key.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 

@@ -184,7 +184,7 @@ fn percentiles(mut micros: Vec<i64>) -> String {
 
 type Rows = Vec<(&'static str, String)>;
 
-/// Many objects at once.
+/// Measures many objects that are added at once.
 async fn at_once(bench: &Bench, program: &Path, ns: &str) -> Rows {
     let count = env("BENCH_OBJECTS", 500);
     let sites = bench.namespace(ns).await;
