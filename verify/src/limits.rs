@@ -2,11 +2,11 @@
 //! remembers.
 
 use crate::probe::{Hook, Key};
-use requeue::{Alarm, Clock, FakeClock, Gauges, Instant, Metrics, Parker, RateLimiter, ReadGauges, RunEnd};
+use requeue::{Alarm, Clock, FakeClock, Gauges, Instant, Metrics, Parker, RateLimiter, RunEnd};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -185,11 +185,14 @@ pub struct Told {
     pub dropped: u64,
 }
 
+/// Reads the gauges of a queue; `None` once it is gone.
+type ReadGauges = Arc<dyn Fn() -> Option<Gauges> + Send + Sync>;
+
 /// A metrics sink that records all calls.
 #[derive(Default)]
 pub struct Metered {
     told: Mutex<Told>,
-    gauges: Mutex<Option<Weak<dyn ReadGauges>>>,
+    gauges: Mutex<Option<ReadGauges>>,
     /// Runs inside of each push.
     pub on_push: Hook,
 }
@@ -220,20 +223,18 @@ impl Metered {
     /// All gauges as the queue computes them now. `None` after the queue is gone.
     #[must_use]
     pub fn all_gauges(&self) -> Option<Gauges> {
-        let gauges = locked(&self.gauges).clone()?.upgrade()?;
-        Some(gauges.gauges())
+        let gauges = locked(&self.gauges).clone()?;
+        gauges()
     }
     /// Number of ready keys per priority, as the queue counts them now; `None` without priorities.
     #[must_use]
     pub fn depths(&self) -> Option<Vec<(i16, usize)>> {
-        let gauges = locked(&self.gauges).clone()?.upgrade()?;
-        gauges.gauges().depth_by_priority
+        self.all_gauges()?.depth_by_priority
     }
     /// The groups that have a ready or a held key: name, and how many of each.
     #[must_use]
     pub fn groups(&self) -> Vec<(String, usize, usize)> {
-        let gauges = locked(&self.gauges).clone().and_then(|gauges| gauges.upgrade());
-        let groups = gauges.map(|gauges| gauges.gauges().groups).unwrap_or_default().into_iter();
+        let groups = self.all_gauges().map(|gauges| gauges.groups).unwrap_or_default().into_iter();
         let busy = groups.filter(|group| group.ready + group.held > 0);
         let mut groups: Vec<_> =
             busy.map(|group| (group.name.to_string(), group.ready, group.held)).collect();
@@ -277,7 +278,7 @@ impl Metrics for Metered {
     fn timer_fired(&self, late: Duration) {
         self.push(|told| told.late.push(late));
     }
-    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
+    fn attach(&self, _: &str, _: &[(String, String)], gauges: ReadGauges) {
         *locked(&self.gauges) = Some(gauges);
     }
 }

@@ -7,14 +7,14 @@ use self::common::cluster::{Cluster, With};
 use self::common::{
     Database, LONG, Looks, add, are_held, block_on, leases_end, next_of, open, somebody_waits, until,
 };
-use requeue::{Add, Added, BoxError, Metrics, Outcome, ReadGauges, Run, Worker};
+use requeue::{Add, Added, BoxError, Metrics, Outcome, Run, Worker};
 use requeue_engine::{EngineError, EngineGauges, Status};
 use requeue_postgres::{Ended, LONGEST_KEY, Postgres, Queue, RunExt};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
@@ -1543,10 +1543,12 @@ fn e27_a_server_that_takes_no_writes_refuses_triggers_and_gets_the_ends_later() 
 
 /// A sink that records where the engine's figures are read.
 #[derive(Default)]
-struct Figures(Mutex<Option<Weak<dyn ReadGauges>>>);
+struct Figures(Mutex<Option<ReadGauges>>);
+
+type ReadGauges = Arc<dyn Fn() -> Option<requeue::Gauges> + Send + Sync>;
 
 impl Metrics for Figures {
-    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
+    fn attach(&self, _: &str, _: &[(String, String)], gauges: ReadGauges) {
         *self.0.lock().expect("no panic") = Some(gauges);
     }
 }
@@ -1554,8 +1556,8 @@ impl Metrics for Figures {
 impl Figures {
     /// The current figures, if the queue exists.
     fn read(&self) -> Option<EngineGauges> {
-        let gauges = self.0.lock().expect("no panic").as_ref()?.upgrade()?;
-        gauges.gauges().engine
+        let gauges = self.0.lock().expect("no panic").clone()?;
+        gauges()?.engine
     }
 
     fn until(&self, what: &str, holds: impl Fn(&EngineGauges) -> bool) {

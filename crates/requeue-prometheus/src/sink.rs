@@ -4,12 +4,12 @@ use crate::histogram::{Counted, Histogram};
 use crate::striped::{Apart, Striped};
 use crate::{Names, forget};
 use requeue::engine::EngineGauges;
-use requeue::{Gauges, GroupGauges, Metrics, ReadGauges, RunEnd};
+use requeue::{Gauges, GroupGauges, Metrics, RunEnd};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const ENDS: usize = RunEnd::ALL.len();
@@ -116,15 +116,18 @@ impl Metrics for QueueSink {
     fn run_ended(&self, took: Duration, end: RunEnd) {
         self.stats.worked.0.observe(kind(end), took);
     }
-    fn attach(&self, _: &str, gauges: Weak<dyn ReadGauges>) {
-        let mut read = locked(&self.stats.gauges);
-        read.retain(|queue| queue.strong_count() > 0);
-        read.push(gauges);
-    }
-    fn attach_labels(&self, labels: &[(String, String)]) {
-        *locked(&self.stats.labels) = labels.to_vec();
+    fn attach(&self, _: &str, labels: &[(String, String)], gauges: ReadGauges) {
+        if !labels.is_empty() {
+            *locked(&self.stats.labels) = labels.to_vec();
+        }
+        // forgets the queues that are gone
+        drop(self.stats.read_gauges());
+        locked(&self.stats.gauges).push(gauges);
     }
 }
+
+/// Reads the gauges of a queue; `None` once it is gone.
+type ReadGauges = Arc<dyn Fn() -> Option<Gauges> + Send + Sync>;
 
 /// The numbers behind a sink. Numbers that different threads write are on separate cache lines.
 #[derive(Default)]
@@ -137,7 +140,7 @@ pub(crate) struct Stats {
     coalesced: Striped,
     dropped: AtomicU64,
     /// Sources of gauges; mostly one.
-    gauges: Mutex<Vec<Weak<dyn ReadGauges>>>,
+    gauges: Mutex<Vec<ReadGauges>>,
     /// Labels in addition to the name.
     labels: Mutex<Vec<(String, String)>>,
 }
@@ -199,11 +202,20 @@ fn both(one: EngineGauges, other: EngineGauges) -> EngineGauges {
 }
 
 impl Stats {
-    pub(crate) fn read(&self, name: String) -> Reading {
+    /// The gauges of all queues. Queues that are gone are forgotten.
+    fn read_gauges(&self) -> Vec<Gauges> {
         // the queues are asked without a lock of ours: they may be users' code, or
         // end here
-        let queues: Vec<_> = locked(&self.gauges).iter().filter_map(Weak::upgrade).collect();
-        let gauges: Vec<Gauges> = queues.iter().map(|queue| queue.gauges()).collect();
+        let queues = locked(&self.gauges).clone();
+        let read: Vec<Option<Gauges>> = queues.iter().map(|gauges| gauges()).collect();
+        for (gone, _) in queues.iter().zip(&read).filter(|(_, gauges)| gauges.is_none()) {
+            locked(&self.gauges).retain(|gauges| !Arc::ptr_eq(gauges, gone));
+        }
+        read.into_iter().flatten().collect()
+    }
+
+    pub(crate) fn read(&self, name: String) -> Reading {
+        let gauges = self.read_gauges();
         let mut plain = 0;
         let mut depths: Option<BTreeMap<i16, usize>> = None;
         let mut groups = BTreeMap::<_, [usize; 2]>::new();

@@ -1,9 +1,7 @@
 //! Scrapes of real queues, on a fake clock.
 
 use requeue::engine::{EngineGauges, ReadEngine, StoreGauges};
-use requeue::{
-    Add, Added, FakeClock, Gauges, GroupRules, Metrics, Outcome, ReadGauges, Source, WorkQueue, Worker,
-};
+use requeue::{Add, Added, FakeClock, Gauges, GroupRules, Metrics, Outcome, Source, WorkQueue, Worker};
 use requeue_prometheus::prometheus_client::encoding::text::encode;
 use requeue_prometheus::prometheus_client::registry::Registry;
 use requeue_prometheus::{NameError, QueueMetrics};
@@ -274,19 +272,14 @@ fn counts_outlive_the_queue_where_the_sink_is_kept() {
 
 #[test]
 fn workers_of_all_queues_of_a_name_are_counted_while_they_are_there() {
-    struct Crew(usize, usize);
-    impl ReadGauges for Crew {
-        fn gauges(&self) -> Gauges {
-            let mut gauges = Gauges::default();
-            (gauges.workers, gauges.busy_workers) = (self.0, self.1);
-            gauges
-        }
-    }
     let scraped = Scraped::new();
     let sink = Arc::new(scraped.metrics.queue("q").unwrap());
-    let crew = |workers, busy| -> Arc<dyn ReadGauges> {
-        let crew: Arc<dyn ReadGauges> = Arc::new(Crew(workers, busy));
-        sink.attach("q", Arc::downgrade(&crew));
+    let crew = |workers, busy| {
+        let mut gauges = Gauges::default();
+        (gauges.workers, gauges.busy_workers) = (workers, busy);
+        let crew = Arc::new(gauges);
+        let queue = Arc::downgrade(&crew);
+        sink.attach("q", &[], Arc::new(move || queue.upgrade().map(Arc::unwrap_or_clone)));
         crew
     };
     let shows = || (scraped.of_q("requeue_workers"), scraped.of_q("requeue_busy_workers"));

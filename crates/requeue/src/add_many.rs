@@ -93,28 +93,6 @@ impl<K, V> AddedMany<K, V> {
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Result<Added, Refused>> + ExactSizeIterator + '_ {
         self.entries.iter().map(|entry| entry.result)
     }
-
-    /// Number of triggers.
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::new();
-    /// assert_eq!(q.add_many(["a", "a"]).len(), 2);
-    /// ```
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether the batch was empty.
-    ///
-    /// ```
-    /// let q = requeue::WorkQueue::<u32>::new();
-    /// assert!(q.add_many([]).is_empty());
-    /// ```
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
 }
 
 /// Prefetch distance: how many triggers ahead the table's cache lines are requested.

@@ -6,12 +6,12 @@ use crate::fairness::Fairness;
 use crate::hold::Shared;
 use crate::journal::Journal;
 use crate::limiter::{Keeps, RateLimiter, counted_controller, sealed::Token};
-use crate::metrics::{Metrics, ReadGauges};
+use crate::metrics::{Gauges, Metrics};
 use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
 use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate};
 use std::hash::Hash;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Builds a [`WorkQueue`]; made by [`WorkQueue::builder`] and
@@ -66,8 +66,8 @@ fn is_label(name: &str) -> bool {
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-/// Makes a queue readable for gauges. Created where `K` and `V` are known to be `'static`.
-type Attach<K, V> = fn(&Arc<Shared<K, V>>) -> Weak<dyn ReadGauges>;
+/// Makes the function that reads a queue's gauges. Created where `K` and `V` are known to be `'static`.
+type Attach<K, V> = fn(&Arc<Shared<K, V>>) -> Arc<dyn Fn() -> Option<Gauges> + Send + Sync>;
 
 impl<K: Hash + Eq> WorkQueue<K> {
     /// A queue with the defaults: first in first out, the system's clock, no metrics, and client-go's default
@@ -161,7 +161,7 @@ impl<K, V, S> Builder<K, V, S> {
 
     /// Adds a constant label to the queue's metrics, in addition to its [`name`](Self::name). Use it to tell
     /// queues of the same name apart, for example by cluster or shard. Call it once for each label. The
-    /// labels go to the metrics sink ([`Metrics::attach_labels`]); without a sink they have no effect.
+    /// labels go to the metrics sink ([`Metrics::attach`]); without a sink they have no effect.
     ///
     /// [`build`](Self::build) refuses a name that Prometheus does not accept (ASCII letters, digits and `_`,
     /// not starting with a digit or `__`), a second label of the same name, and the names that queue metrics
@@ -614,8 +614,8 @@ impl<K, V, S> Builder<K, V, S> {
     {
         self.settings.config.timestamps = true;
         self.settings.metrics = Some((Arc::new(metrics), |shared| {
-            let gauges: Weak<Shared<K, V>> = Arc::downgrade(shared);
-            gauges
+            let shared = Arc::downgrade(shared);
+            Arc::new(move || shared.upgrade().map(|shared| shared.gauges()))
         }));
         self
     }
@@ -663,12 +663,9 @@ impl<K, V, S> Builder<K, V, S> {
         shared.takes_back = settings.journal.as_ref().is_some_and(|journal| journal.takes_back());
         shared.journal = settings.journal;
         let queue = WorkQueue::from_parts(shared, hasher);
-        if !settings.labels.is_empty() {
-            queue.shared.tell_metrics(|m| m.attach_labels(&settings.labels));
-        }
         if let Some(attach) = attach {
             let gauges = attach(&queue.shared);
-            queue.shared.tell_metrics(|m| m.attach(&queue.shared.name, gauges));
+            queue.shared.tell_metrics(|m| m.attach(&queue.shared.name, &settings.labels, gauges));
         }
         queue
     }

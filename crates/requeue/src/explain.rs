@@ -1,6 +1,6 @@
 //! [`Explanation`]: the state of one key, in words.
 
-use crate::{Ahead, InBackoff, Instant, KeyState, Paused};
+use crate::{InBackoff, Instant, KeyState, Paused};
 use std::fmt;
 use std::time::Duration;
 
@@ -43,7 +43,15 @@ pub struct Explanation {
     pub worker: Option<usize>,
     /// Number of keys before it; `None` if it is not in line, if groups take turns, or if the order is a
     /// custom one.
-    pub ahead: Option<Ahead>,
+    ///
+    /// Keys that enter the line before it later are not counted, nor are those that go out of turn because they
+    /// are overdue.
+    pub ahead: Option<usize>,
+    /// Whether `ahead` is exact, and not a lower bound. It always is within some 60,000 keys of either end of
+    /// the line. With priorities: within 16,000 keys of an end of its level, with fewer than 256 raised keys in
+    /// its level, and fewer than 256 levels in use above it. Farther in, the keys are not counted under the
+    /// lock.
+    pub ahead_is_exact: bool,
     /// Instant of the next token, if keys wait for the queue's rate.
     pub next_token: Option<Instant>,
     /// Number of triggers waiting for room on a queue with a bound. None of them is accepted yet, and one of
@@ -94,12 +102,12 @@ impl Explanation {
         if state.priority != 0 {
             write!(f, " with priority {}", state.priority)?;
         }
-        match self.ahead {
+        match self.ahead.map(|keys| (keys, self.ahead_is_exact)) {
             None => {}
-            Some(Ahead { keys: 0, exact: true, .. }) => f.write_str(", next in line")?,
-            Some(Ahead { keys: 1, exact: true, .. }) => f.write_str(", behind 1 key")?,
-            Some(Ahead { keys, exact: true, .. }) => write!(f, ", behind {keys} keys")?,
-            Some(Ahead { keys, .. }) => write!(f, ", behind {keys} keys or more")?,
+            Some((0, true)) => f.write_str(", next in line")?,
+            Some((1, true)) => f.write_str(", behind 1 key")?,
+            Some((keys, true)) => write!(f, ", behind {keys} keys")?,
+            Some((keys, false)) => write!(f, ", behind {keys} keys or more")?,
         }
         // the runs of this row that failed, where a limiter of the user's own counts
         let failures = state.failures.max(state.attempt.saturating_sub(1));

@@ -83,12 +83,12 @@ pub use journal::Fence;
 pub use key::AsKey;
 pub use layers::{DelayingQueue, Queue, RateLimitingQueue};
 pub use limiter::RateLimiter;
-pub use metrics::{Gauges, GroupGauges, Metrics, ReadGauges, RunEnd};
+pub use metrics::{Gauges, GroupGauges, Metrics, RunEnd};
 pub use pause::Scope;
 pub use phase::Phase;
 pub use queue::{WeakQueue, WorkQueue};
 pub use requeue_core::{
-    Ahead, Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, NoRun, Only, Order, Paused, Rate,
+    Cancelled, Debounce, GroupRules, InBackoff, Instant, KeyState, NoRun, Only, Order, Paused, Rate,
     ReadyOrder, Stats, Ticket,
 };
 pub use room::AddWhenRoom;

@@ -1,12 +1,12 @@
 //! [`Metrics`] and [`Gauges`]: what a queue reports about itself.
 
 use crate::engine_gauges::EngineGauges;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use requeue_core::{GroupGauges, RunEnd};
 
-/// Values of the gauges of a queue: [`ReadGauges::gauges`].
+/// Values of the gauges of a queue, as [`Metrics::attach`] gets them.
 ///
 /// The numbers of keys and the times are of one instant. A queue with more than 256 priorities or groups reads
 /// those in several lock holds: with more of them, these answers are not of one instant.
@@ -49,42 +49,6 @@ pub struct Gauges {
     pub busy_workers: usize,
     /// Gauges of the queue's engine. `None` if the queue is in memory only, or its engine has none.
     pub engine: Option<EngineGauges>,
-}
-
-/// A queue whose gauges can be read.
-///
-/// They are computed from the queue's state when they are read: nothing ticks, and they are right during and
-/// after shutdown too.
-///
-/// ```
-/// use requeue::{Metrics, ReadGauges, WorkQueue};
-/// use std::sync::{Arc, Mutex, Weak};
-///
-/// #[derive(Default)]
-/// struct Page(Mutex<Option<Weak<dyn ReadGauges>>>);
-/// impl Metrics for Page {
-///     fn attach(&self, _name: &str, gauges: Weak<dyn ReadGauges>) {
-///         *self.0.lock().unwrap() = Some(gauges);
-///     }
-/// }
-/// let page = Arc::new(Page::default());
-/// let q = WorkQueue::builder().name("pods").metrics(page.clone()).build()?;
-/// q.add("a")?;
-/// let gauges = page.0.lock().unwrap().clone().and_then(|queue| queue.upgrade()).unwrap();
-/// assert_eq!(gauges.gauges().depth, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait ReadGauges: Send + Sync {
-    /// The current gauges. Reads the queue's clock once, and takes its lock: once for each 256 priorities and
-    /// groups. The gauges of an engine are in memory: this does not wait for an unreachable store.
-    ///
-    /// ```
-    /// # use requeue::ReadGauges;
-    /// fn is_stuck(queue: &dyn ReadGauges) -> bool {
-    ///     queue.gauges().longest_running.as_secs() > 300
-    /// }
-    /// ```
-    fn gauges(&self) -> Gauges;
 }
 
 /// A sink for a queue's metrics, given to [`Builder::metrics`](crate::Builder::metrics).
@@ -283,52 +247,46 @@ pub trait Metrics: Send + Sync + 'static {
     fn run_ended(&self, took: Duration, end: RunEnd) {
         let _ = (took, end);
     }
-    /// Called once, when the queue `name` is built, with the source of its [`Gauges`]: `workqueue_depth`,
-    /// `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` and the others. Once
-    /// the queue is gone the reference cannot be upgraded.
+    /// Called once, when the queue `name` is built, with its [constant labels](crate::Builder::label), checked and
+    /// in the order given, and the source of its [`Gauges`]: `workqueue_depth`,
+    /// `workqueue_unfinished_work_seconds`, `workqueue_longest_running_processor_seconds` and the others.
+    ///
+    /// `gauges` computes them from the queue's state: nothing ticks, and they are right during and after
+    /// shutdown too. It returns `None` once the queue is gone, and does not keep it alive. It reads the queue's
+    /// clock once, and takes its lock: once for each 256 priorities and groups. The gauges of an engine are in
+    /// memory: it does not wait for an unreachable store.
     ///
     /// ```
-    /// # use requeue::{Metrics, ReadGauges, WorkQueue};
-    /// # use std::sync::{Arc, Mutex, Weak};
+    /// use requeue::{Gauges, Metrics, WorkQueue};
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// type Read = Arc<dyn Fn() -> Option<Gauges> + Send + Sync>;
     /// #[derive(Default)]
-    /// struct Names(Mutex<Vec<String>>);
-    /// impl Metrics for Names {
-    ///     fn attach(&self, name: &str, _gauges: Weak<dyn ReadGauges>) {
-    ///         self.0.lock().unwrap().push(name.to_owned());
+    /// struct Page(Mutex<Option<(String, Read)>>);
+    /// impl Metrics for Page {
+    ///     fn attach(&self, name: &str, labels: &[(String, String)], gauges: Read) {
+    ///         *self.0.lock().unwrap() = Some((format!("{name} {labels:?}"), gauges));
     ///     }
     /// }
-    /// let names = Arc::new(Names::default());
-    /// let q = WorkQueue::<u64>::builder().name("pods").metrics(names.clone()).build()?;
-    /// assert_eq!(*names.0.lock().unwrap(), ["pods"]);
+    /// let page = Arc::new(Page::default());
+    /// let q = WorkQueue::builder().name("pods").label("cluster", "eu-1").metrics(page.clone()).build()?;
+    /// q.add("a")?;
+    /// let (name, gauges) = page.0.lock().unwrap().take().unwrap();
+    /// assert_eq!(name, r#"pods [("cluster", "eu-1")]"#);
+    /// assert_eq!(gauges().map(|gauges| gauges.depth), Some(1));
+    /// drop(q);
+    /// assert!(gauges().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias("NewDepthMetric", "NewUnfinishedWorkSecondsMetric"))]
+    #[doc(alias("NewDepthMetric", "NewUnfinishedWorkSecondsMetric", "ConstLabels"))]
     #[doc(alias("NewLongestRunningProcessorSecondsMetric"))]
-    fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
-        let _ = (name, gauges);
-    }
-    /// Called once, when the queue is built and before [`attach`](Self::attach), if it has [constant
-    /// labels](crate::Builder::label): their checked names and values, in the order given.
-    ///
-    /// ```
-    /// # use requeue::{Metrics, WorkQueue};
-    /// # use std::sync::{Arc, Mutex};
-    /// #[derive(Default)]
-    /// struct Labels(Mutex<Vec<(String, String)>>);
-    /// impl Metrics for Labels {
-    ///     fn attach_labels(&self, labels: &[(String, String)]) {
-    ///         *self.0.lock().unwrap() = labels.to_vec();
-    ///     }
-    /// }
-    /// let sink = Arc::new(Labels::default());
-    /// let builder = WorkQueue::<u64>::builder().name("pods").label("cluster", "eu-1");
-    /// let q = builder.metrics(sink.clone()).build()?;
-    /// assert_eq!(*sink.0.lock().unwrap(), [("cluster".to_owned(), "eu-1".to_owned())]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("ConstLabels"))]
-    fn attach_labels(&self, labels: &[(String, String)]) {
-        let _ = labels;
+    fn attach(
+        &self,
+        name: &str,
+        labels: &[(String, String)],
+        gauges: Arc<dyn Fn() -> Option<Gauges> + Send + Sync>,
+    ) {
+        let _ = (name, labels, gauges);
     }
 }
 
@@ -341,7 +299,6 @@ for_pointers! {
         fn timer_fired(&self, late: Duration);
         fn handed_out(&self, waited: Duration);
         fn run_ended(&self, took: Duration, end: RunEnd);
-        fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>);
-        fn attach_labels(&self, labels: &[(String, String)]);
+        fn attach(&self, name: &str, labels: &[(String, String)], gauges: Arc<dyn Fn() -> Option<Gauges> + Send + Sync>);
     }
 }

@@ -411,13 +411,15 @@ impl<K: Hash + Eq, V, S: BuildHasher> WorkQueue<K, V, S> {
         let at = self.shared.now();
         let (mut explanation, held) = self.shared.look_at(at).with(|hold| {
             let state = hold.core.state(key, hash);
+            let ahead = hold.core.ahead_of(key, hash);
             let explanation = Explanation {
                 state,
                 at,
                 due_in: state.and_then(|state| state.waiting_until).map(|due| due.saturating_since(at)),
                 held_for: state.and_then(|state| state.held_since).map(|since| at.saturating_since(since)),
                 worker: None,
-                ahead: hold.core.ahead_of(key, hash),
+                ahead: ahead.map(|ahead| ahead.keys),
+                ahead_is_exact: ahead.is_some_and(|ahead| ahead.exact),
                 next_token: hold.core.next_token(),
                 waiting_for_room: hold.adders.len(),
                 shutting_down: hold.core.shutting_down(),

@@ -122,7 +122,6 @@ assert_impl!(dyn DelayingQueue<String>: Send, Sync);
 assert_impl!(dyn RateLimitingQueue<String>: Send, Sync);
 assert_impl!(dyn Clock: Send, Sync);
 assert_impl!(dyn Metrics: Send, Sync);
-assert_impl!(dyn ReadGauges: Send, Sync);
 assert_impl!(dyn RateLimiter<String>: Send, Sync);
 // The three layers need what a shared queue needs, and no more.
 assert_impl!(WorkQueue<String, Cell<u8>>: Queue<String, Cell<u8>>);

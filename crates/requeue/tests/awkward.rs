@@ -1,7 +1,7 @@
 //! Misbehaving user code and tasks, and what must hold with them.
 
 use requeue::{
-    Clock, FakeClock, Instant, Metrics, Order, Outcome, RateLimiter, ReadGauges, ReadyOrder, RunEnd, Ticket,
+    Clock, FakeClock, Gauges, Instant, Metrics, Order, Outcome, RateLimiter, ReadyOrder, RunEnd, Ticket,
     WorkQueue, Worker,
 };
 use std::future::Future;
@@ -247,13 +247,15 @@ fn w_the_report_of_a_stop_is_exact_whatever_the_threads_do() {
 struct Large([u64; 40]);
 
 #[derive(Default)]
-struct Runs(std::sync::Mutex<Vec<Duration>>, std::sync::Mutex<Option<std::sync::Weak<dyn ReadGauges>>>);
+struct Runs(std::sync::Mutex<Vec<Duration>>, std::sync::Mutex<Option<Read>>);
+
+type Read = Arc<dyn Fn() -> Option<Gauges> + Send + Sync>;
 
 impl Metrics for Runs {
     fn run_ended(&self, took: Duration, _: RunEnd) {
         self.0.lock().unwrap().push(took);
     }
-    fn attach(&self, _: &str, gauges: std::sync::Weak<dyn ReadGauges>) {
+    fn attach(&self, _: &str, _: &[(String, String)], gauges: Read) {
         *self.1.lock().unwrap() = Some(gauges);
     }
 }
@@ -273,7 +275,7 @@ fn the_last_large_key_of_a_chunk_takes_its_timestamps_with_it_only_when_its_run_
     q.add(Large([9; 40])).unwrap_or_else(|_| panic!("open"));
     let held = q.try_get().expect("ready");
     clock.advance(Duration::from_secs(5));
-    let gauges = runs.1.lock().unwrap().clone().and_then(|queue| queue.upgrade()).expect("it lives").gauges();
+    let gauges = runs.1.lock().unwrap().as_ref().and_then(|gauges| gauges()).expect("it lives");
     assert_eq!(
         (gauges.unfinished_work, gauges.longest_running),
         (Duration::from_secs(5), Duration::from_secs(5))

@@ -6,10 +6,10 @@
 //! after which the object comes again.
 
 use crate::{Causes, ObjectKey};
-use requeue::{Clock, Metrics, Outcome, ReadGauges, Run, RunEnd, UnfinishedKey, WorkQueue};
+use requeue::{Clock, Gauges, Metrics, Outcome, Run, RunEnd, UnfinishedKey, WorkQueue};
 use requeue_prometheus::QueueSink;
 use std::cell::Cell;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -109,10 +109,12 @@ impl Metrics for Sink {
     fn run_ended(&self, took: Duration, end: RunEnd) {
         self.0.run_ended(took, if PUTS_BACK.get() { RunEnd::Again } else { end });
     }
-    fn attach(&self, name: &str, gauges: Weak<dyn ReadGauges>) {
-        self.0.attach(name, gauges);
-    }
-    fn attach_labels(&self, labels: &[(String, String)]) {
-        self.0.attach_labels(labels);
+    fn attach(
+        &self,
+        name: &str,
+        labels: &[(String, String)],
+        gauges: Arc<dyn Fn() -> Option<Gauges> + Send + Sync>,
+    ) {
+        self.0.attach(name, labels, gauges);
     }
 }

@@ -1,32 +1,33 @@
 //! M: constant labels.
 
-use requeue::{BuildError, Metrics, ReadGauges, WorkQueue};
-use std::sync::{Arc, Mutex, Weak};
+use requeue::{BuildError, Gauges, Metrics, WorkQueue};
+use std::sync::{Arc, Mutex};
 
 /// Calls to a sink, in order.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
 impl Metrics for Told {
-    fn attach_labels(&self, labels: &[(String, String)]) {
-        self.0.lock().unwrap().push(format!("{labels:?}"));
-    }
-    fn attach(&self, name: &str, _: Weak<dyn ReadGauges>) {
-        self.0.lock().unwrap().push(name.to_owned());
+    fn attach(
+        &self,
+        name: &str,
+        labels: &[(String, String)],
+        _: Arc<dyn Fn() -> Option<Gauges> + Send + Sync>,
+    ) {
+        self.0.lock().unwrap().push(format!("{name} {labels:?}"));
     }
 }
 
 #[test]
-fn m_constant_labels_are_told_once_before_the_gauges() {
+fn m_constant_labels_are_told_once_with_the_gauges() {
     let told = Arc::new(Told::default());
     let builder = WorkQueue::<u64>::builder().name("q").metrics(Arc::clone(&told));
     let q = builder.label("b", "2").label("_a1", "").hasher(requeue::RandomState::default()).build();
-    assert_eq!(*told.0.lock().unwrap(), [r#"[("b", "2"), ("_a1", "")]"#, "q"]);
+    assert_eq!(*told.0.lock().unwrap(), [r#"q [("b", "2"), ("_a1", "")]"#]);
     drop(q);
-    // A queue that has none says nothing of them.
     let told = Arc::new(Told::default());
     let q = WorkQueue::<u64>::builder().name("q").metrics(Arc::clone(&told)).build();
-    assert_eq!(*told.0.lock().unwrap(), ["q"]);
+    assert_eq!(*told.0.lock().unwrap(), ["q []"]);
     drop(q);
 }
 

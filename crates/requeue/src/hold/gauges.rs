@@ -1,14 +1,14 @@
 //! The gauges of a queue, computed when they are read.
 
 use super::Shared;
-use crate::metrics::{Gauges, GroupGauges, ReadGauges};
+use crate::metrics::{Gauges, GroupGauges};
 use std::sync::Weak;
 
 /// Number of priorities or groups that one lock hold reads.
 const PAGE: usize = 256;
 
-impl<K: Send + Sync, V: Send> ReadGauges for Shared<K, V> {
-    fn gauges(&self) -> Gauges {
+impl<K, V> Shared<K, V> {
+    pub(crate) fn gauges(&self) -> Gauges {
         let now = self.now();
         let keys = self.look_at(now).with(|hold| hold.core.gauges());
         let depths = self
