@@ -7,7 +7,7 @@ use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
-use crate::waiting::{PollResult, Poller, Waiting};
+use crate::waiting::{LookRemains, PollResult, Poller, Waiting};
 use crate::{GetError, Instant, TryGetError};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
@@ -82,21 +82,8 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for One<K> {
     }
 
     #[inline(always)]
-    fn hand_out(
-        &mut self,
-        taken: Self::Taken,
-        hold: Hold<'_, K, V>,
-        owner: &Owner<'q, K, V>,
-        waker: Option<Waker>,
-        remains: Self::Remains,
-    ) -> Self::Got {
-        remains.hand_out(&taken, hold, waker);
+    fn got(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got {
         Item::new(owner.clone(), taken)
-    }
-
-    #[inline]
-    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
-        remains.drop_after(shared);
     }
 }
 
@@ -130,18 +117,18 @@ impl<K, V> Remains<K, V> {
             self.in_full = end_in_hold(hold.owner(), hold, run, succeeded, &mut None);
         }
     }
+}
 
-    /// Ends the hold in which a run ended and a key was taken. Nothing in here unwinds.
+impl<K, V> LookRemains<K, V, Handout<K, V>> for Remains<K, V> {
     #[inline(always)]
-    pub(crate) fn hand_out(self, taken: &Handout<K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
+    fn hand_out(self, taken: &Handout<K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
         let (shared, Self { key, worked, in_full }) = (hold.owner(), self);
         hold.unlock_with(taken, worked, waker);
         Self { key, worked: None, in_full }.drop_after(shared);
     }
 
-    /// After the hold: tells the metrics, and drops what is left. Nothing in here unwinds.
     #[inline(always)]
-    pub(crate) fn drop_after(self, shared: &Shared<K, V>) {
+    fn drop_after(self, shared: &Shared<K, V>) {
         let Self { key, worked, in_full } = self;
         shared.tell_worked(worked, RunEnd::Done);
         // a key that panics as it is dropped must not take the next one from the caller

@@ -7,7 +7,7 @@ use crate::owner::Owner;
 use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
-use crate::waiting::{PollResult, Poller, Waiting};
+use crate::waiting::{LookRemains, PollResult, Poller, Waiting};
 use crate::{GetError, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
@@ -128,29 +128,29 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for Several<'q, K, V> {
     }
 
     #[inline]
-    fn hand_out(
-        &mut self,
-        taken: Self::Taken,
-        hold: Hold<'_, K, V>,
-        owner: &Owner<'q, K, V>,
-        waker: Option<Waker>,
-        remains: Self::Remains,
-    ) -> Self::Got {
+    fn got(taken: Self::Taken, _: &Owner<'q, K, V>) -> Self::Got {
+        taken
+    }
+}
+
+impl<'q, K, V> LookRemains<K, V, Items<'q, K, V>> for BatchRemains<K, V> {
+    #[inline]
+    fn hand_out(self, _: &Items<'q, K, V>, hold: Hold<'_, K, V>, waker: Option<Waker>) {
+        let shared = hold.owner();
         hold.unlock();
         if let Some(waker) = waker {
             quietly(|| drop(waker));
         }
         // a key that panics as it is dropped must not take these from the caller
-        quietly(|| Self::after(owner.shared(), remains));
-        taken
+        quietly(|| LookRemains::<K, V, Items<'q, K, V>>::drop_after(self, shared));
     }
 
     #[inline]
-    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
-        for waited in remains.waited {
+    fn drop_after(self, shared: &Shared<K, V>) {
+        for waited in self.waited {
             shared.tell_metrics(|m| m.handed_out(waited));
         }
-        after_ends(shared, remains.ended);
+        after_ends(shared, self.ended);
     }
 }
 
@@ -170,7 +170,8 @@ pub(crate) fn try_get_many<K, V>(
         let mut hold = shared.look_for_key(&mut reading);
         match ask.take(&mut hold, &owner, &mut remains) {
             PollResult::Keys(taken) => {
-                return Ok(ask.hand_out(taken, hold, &owner, None, remains));
+                remains.hand_out(&taken, hold, None);
+                return Ok(taken);
             }
             PollResult::Nothing => {
                 let over = hold.core.is_over();

@@ -4,7 +4,7 @@
 //!   wait, poll, block      a thread, a task, a thread with a deadline
 //!      └─► look            opens the hold: due timers fire
 //!             └─► take     Poller::take ─► Core::get    one key (`get.rs`), several (`get_many.rs`)
-//!             │      └─► Poller::hand_out   ends the hold, makes the guard
+//!             │      └─► LookRemains::hand_out ends the hold, Poller::got makes the guard
 //!             └─► stay     nothing is ready: the end, or `register` among the waiters (`wait.rs`)
 //! ```
 
@@ -26,8 +26,7 @@ pub(crate) trait Poller<'q, K, V> {
     type Got;
     /// The part taken in the hold.
     type Taken;
-    /// Remains after the hold, to be reported to the metrics and dropped.
-    type Remains: Default;
+    type Remains: LookRemains<K, V, Self::Taken>;
 
     /// Allocates room for `keys` keys, before the hold. One key needs none.
     #[inline]
@@ -48,19 +47,17 @@ pub(crate) trait Poller<'q, K, V> {
         remains: &mut Self::Remains,
     ) -> PollResult<Self::Taken>;
 
-    /// Ends the hold and hands out what was taken. Nothing after the hold may unwind, not even the drop of
-    /// `waker`: a key would stay held.
-    fn hand_out(
-        &mut self,
-        taken: Self::Taken,
-        hold: Hold<'_, K, V>,
-        owner: &Owner<'q, K, V>,
-        waker: Option<Waker>,
-        remains: Self::Remains,
-    ) -> Self::Got;
+    /// After the hold: makes the result of what was taken. It does not unwind.
+    fn got(taken: Self::Taken, owner: &Owner<'q, K, V>) -> Self::Got;
+}
 
-    /// Work after the hold.
-    fn after(shared: &Shared<K, V>, remains: Self::Remains);
+/// Remains of a look, to be reported to the metrics and dropped after the hold.
+pub(crate) trait LookRemains<K, V, T>: Default {
+    /// Ends a hold in which keys were taken. Nothing in here unwinds, not even the drop of `waker`: a key would stay held.
+    fn hand_out(self, taken: &T, hold: Hold<'_, K, V>, waker: Option<Waker>);
+
+    /// After a hold in which no key was taken.
+    fn drop_after(self, shared: &Shared<K, V>);
 }
 
 /// Result of a look.
@@ -173,7 +170,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             Err(hold) => {
                 let step = Self::stay(owner, waiter, ask, hold, &mut look, waker);
                 // nothing is left where keys were handed out
-                A::after(owner.shared(), look.remains.take());
+                look.remains.take().drop_after(owner.shared());
                 step
             }
         }
@@ -195,7 +192,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
             match ask.take(&mut hold, owner, &mut look.remains.0) {
                 PollResult::Keys(taken) => {
                     let old = waiter.take().and_then(|id| hold.waiters().leave(id));
-                    return Ok(ask.hand_out(taken, hold, owner, old, look.remains.take()));
+                    look.remains.take().hand_out(&taken, hold, old);
+                    return Ok(A::got(taken, owner));
                 }
                 PollResult::Nothing => return Err(hold),
                 PollResult::NoRoom(keys) => {
@@ -301,7 +299,8 @@ impl<'q, K, V> Waiting<'q, K, V> {
             let mut hold = shared.look_for_key(&mut reading);
             if ask.ends_at_once(&mut hold, &mut remains.0) {
                 if let PollResult::Keys(taken) = ask.take(&mut hold, owner, &mut remains.0) {
-                    return Some(ask.hand_out(taken, hold, owner, None, remains.into_inner()));
+                    remains.into_inner().hand_out(&taken, hold, None);
+                    return Some(A::got(taken, owner));
                 }
             }
             let look = PollState { reading, deadline: None, who: Sleeper::Thread, remains };

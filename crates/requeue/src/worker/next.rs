@@ -26,7 +26,7 @@ use crate::Instant;
 use crate::ending::done_in_drop;
 use crate::failure::Failure;
 use crate::get::Remains;
-use crate::hold::{Hold, Shared};
+use crate::hold::Hold;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, quietly};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -86,21 +86,8 @@ impl<'q, K: 'q, V: 'q> Poller<'q, K, V> for NextKey<K> {
     }
 
     #[inline]
-    fn hand_out(
-        &mut self,
-        taken: Self::Taken,
-        hold: Hold<'_, K, V>,
-        _: &Owner<'q, K, V>,
-        waker: Option<Waker>,
-        remains: Self::Remains,
-    ) -> Self::Got {
-        remains.hand_out(&taken, hold, waker);
+    fn got(taken: Self::Taken, _: &Owner<'q, K, V>) -> Self::Got {
         taken
-    }
-
-    #[inline]
-    fn after(shared: &Shared<K, V>, remains: Self::Remains) {
-        remains.drop_after(shared);
     }
 }
 
