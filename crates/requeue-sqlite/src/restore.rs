@@ -66,7 +66,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
         let refused = |e: requeue::AddError<K, V>| not_applied(e.reason.to_string());
         match (ready, due) {
             (true, None) | (false, Some(_)) => {
-                _ = front.restore(restored(key, value, due)).map_err(refused)?
+                front.restore(restored(key, value, due)).map_err(refused)?;
             }
             (true, Some(due)) => {
                 front.restore(restored(key.clone(), value, None)).map_err(refused)?;
