@@ -11,7 +11,7 @@ use crate::fronts::{
     guards, hands_out_and_looks, how, no_key, options, seen, unfinished,
 };
 use crate::probe::{Key, Value};
-use requeue::{Added, Only, Phase, Refused, Scope, TryGetError, Unfinished, WorkQueue};
+use requeue::{Added, GetError, Only, Phase, Refused, Scope, WorkQueue};
 use requeue_engine::{AddFailed, EngineError, Op};
 use requeue_sqlite::{Client, Queue, Sqlite, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -186,10 +186,10 @@ impl<M: Manner> Adapter for Durable<M> {
         let folder = folder();
         let file = Sqlite::open(folder.path().join("q.db")).map_err(|error| failed(&error))?;
         let bound = config.bound.is_some();
-        let unfinished = if config.unfinished_retries { Unfinished::Retry } else { Unfinished::Done };
+        let retries = config.unfinished_retries;
         let queue = file.queue_with::<Key, Value>(NAME, Value::merge);
         let queue = queue.front(move |front| match configure(front, config) {
-            Ok(front) => front.unfinished(unfinished),
+            Ok(front) => front.retry_dropped(retries),
             Err(failed) => panic!("{failed:?}"),
         });
         let queue = match queue.open() {

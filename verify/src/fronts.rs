@@ -11,8 +11,8 @@ use crate::adapter::{
 use crate::probe::{Key, Value};
 use requeue::{
     Add, AddError, AddWhenRoom, Added, Builder, Debounce, Drain, DrainOptions, Get, GetError, GetMany,
-    GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Scope, Ticket, Timeout, TryGetError,
-    Unfinished, WaitingKeys, WorkQueue,
+    GroupRules, Item, Items, Only, Order, ReadyOrder, Refused, Scope, Ticket, Timeout, WaitingKeys,
+    WorkQueue,
 };
 use requeue_engine::Op;
 use std::collections::BTreeMap;
@@ -368,7 +368,7 @@ pub(crate) fn unfinished(list: Vec<requeue::UnfinishedKey<Key, Value>>) -> Vec<U
 
 pub(crate) fn no_key(error: GetError) -> Nothing {
     match error {
-        GetError::TimedOut => Nothing::TimedOut,
+        GetError::Empty => Nothing::TimedOut,
         GetError::ShutDown => Nothing::ShutDown,
     }
 }
@@ -432,7 +432,7 @@ pub(crate) fn configure(mut builder: Builder<Key, Value>, config: Config) -> Fal
         builder = builder.rate(f64::from(keys) * 1e9 / f64::from(nanos), burst);
     }
     if config.unfinished_retries {
-        builder = builder.unfinished(Unfinished::Retry);
+        builder = builder.retry_dropped(true);
     }
     // The limiter whose delays the tests without one of their own expect.
     builder = match (config.limiter, config.exponential) {
@@ -470,8 +470,8 @@ macro_rules! hands_out_and_looks {
 
         fn try_get(&self) -> Fallible<Result<Guard<'_, M>, Nothing>> {
             Ok(self.0.try_get().map(guard).map_err(|error| match error {
-                TryGetError::Empty => Nothing::Empty,
-                TryGetError::ShutDown => Nothing::ShutDown,
+                GetError::Empty => Nothing::Empty,
+                GetError::ShutDown => Nothing::ShutDown,
             }))
         }
 
@@ -495,8 +495,8 @@ macro_rules! hands_out_and_looks {
 
         fn try_get_many(&self, most: usize) -> Fallible<Result<Guards<'_, M>, Nothing>> {
             Ok(self.0.try_get_many(most).map(guards).map_err(|error| match error {
-                TryGetError::Empty => Nothing::Empty,
-                TryGetError::ShutDown => Nothing::ShutDown,
+                GetError::Empty => Nothing::Empty,
+                GetError::ShutDown => Nothing::ShutDown,
             }))
         }
 

@@ -8,7 +8,7 @@
 #![cfg(requeue_counted)]
 
 use requeue::limiter::{default_controller, default_per_item};
-use requeue::{Alarm, Builder, Clock, Instant, Metrics, Run, TryGetError, WorkQueue, Worker};
+use requeue::{Alarm, Builder, Clock, GetError, Instant, Metrics, Run, WorkQueue, Worker};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::{self, Write};
@@ -304,7 +304,7 @@ fn try_get_from(till: &mut Till, q: &WorkQueue<u64>) {
 fn try_get_empty(till: &mut Till) {
     let q = till.queue();
     for _ in keys() {
-        assert_eq!(till.pays(&q, || q.try_get()).err(), Some(TryGetError::Empty));
+        assert_eq!(till.pays(&q, || q.try_get()).err(), Some(GetError::Empty));
     }
 }
 

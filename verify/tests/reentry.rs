@@ -3,8 +3,7 @@
 
 use requeue::limiter::RateLimiter;
 use requeue::{
-    Add, DrainOptions, Instant, Order, ReadyOrder, Scope, Ticket, TryGetError, Unfinished, UnfinishedKey,
-    WorkQueue,
+    Add, DrainOptions, GetError, Instant, Order, ReadyOrder, Scope, Ticket, UnfinishedKey, WorkQueue,
 };
 use requeue_verify::watchdog;
 use std::cell::RefCell;
@@ -118,15 +117,15 @@ impl ReadyOrder<Key> for Stack {
 
 /// A queue on which this code can run, with key 1 ready.
 fn queue(code: Code) -> Queue {
-    queue_with(code, Unfinished::Done)
+    queue_with(code, false)
 }
 
-fn queue_with(code: Code, unfinished: Unfinished) -> Queue {
+fn queue_with(code: Code, retries: bool) -> Queue {
     let builder = WorkQueue::merging(|old: &mut Load, new| {
         runs(Code::Merge);
         *old = new;
     });
-    let builder = builder.unfinished(unfinished);
+    let builder = builder.retry_dropped(retries);
     let built = match code {
         Code::Push | Code::Touch | Code::Pop | Code::Leave => {
             builder.order(Order::Custom(Box::new(Stack::default()))).build()
@@ -323,8 +322,8 @@ fn users_code_under_the_lock_that_drops_a_guard_or_a_waiting_get_is_told() {
 }
 
 /// With keys 1, 9 and 11 held by a batch, and 1 ready or dirty.
-fn with_a_batch(code: Code, unfinished: Unfinished) -> (Queue, requeue::Items<'static, Key, Load>) {
-    let q = queue_with(code, unfinished);
+fn with_a_batch(code: Code, retries: bool) -> (Queue, requeue::Items<'static, Key, Load>) {
+    let q = queue_with(code, retries);
     q.add_value(Key(9), Load).expect("open");
     q.add_value(Key(11), Load).expect("open");
     let items = q.try_get_many(9).expect("three are ready").into_owned();
@@ -336,16 +335,16 @@ fn with_a_batch(code: Code, unfinished: Unfinished) -> (Queue, requeue::Items<'s
 fn users_code_under_the_lock_that_drops_a_batch_is_told_and_its_runs_end_when_the_lock_is_free() {
     watchdog::run("reentry by a batch", || {
         for code in [Code::Eq, Code::Merge, Code::DropOfAValue, Code::GroupBy, Code::Push] {
-            for unfinished in [Unfinished::Done, Unfinished::Retry] {
+            for retries in [false, true] {
                 for singles in [false, true] {
-                    let (q, items) = with_a_batch(code, unfinished);
+                    let (q, items) = with_a_batch(code, retries);
                     let call: Call =
                         if singles { Box::new(|| drop(items.into_iter())) } else { Box::new(|| drop(items)) };
                     is_told("a batch", code, call, || outer(code, &q));
-                    let waits = if unfinished == Unfinished::Retry { 3 } else { 0 };
-                    assert_eq!((q.stats().held, q.stats().waiting), (0, waits), "{code:?}, {unfinished:?}");
+                    let waits = if retries { 3 } else { 0 };
+                    assert_eq!((q.stats().held, q.stats().waiting), (0, waits), "{code:?}, {retries}");
                 }
-                let (q, items) = with_a_batch(code, unfinished);
+                let (q, items) = with_a_batch(code, retries);
                 is_told("a batch", code, || drop(items.next(2)), || outer(code, &q));
                 assert_eq!((q.stats().held, q.stats().waiting), (0, 0), "done is done");
             }
@@ -357,7 +356,7 @@ fn users_code_under_the_lock_that_drops_a_batch_is_told_and_its_runs_end_when_th
 fn users_code_under_the_lock_through_which_a_panic_unwinds_puts_a_batch_back_when_the_lock_is_free() {
     watchdog::run("reentry by a batch that unwinds", || {
         for code in [Code::Eq, Code::Merge, Code::GroupBy, Code::Push] {
-            let (q, items) = with_a_batch(code, Unfinished::Done);
+            let (q, items) = with_a_batch(code, false);
             let unwinds = move || {
                 let _inside = items;
                 resume_unwind(Box::new(()));
@@ -412,7 +411,7 @@ fn users_code_under_the_lock_that_drops_the_last_handle_shuts_the_queue_down() {
         q.add_value(Key(1), Load).expect("open");
         is_told("a handle", Code::Merge, move || drop(q), || drop(item.retry_after(Duration::ZERO)));
         getter.try_get().expect("1 is ready").done();
-        assert_eq!(getter.try_get().err(), Some(TryGetError::ShutDown));
+        assert_eq!(getter.try_get().err(), Some(GetError::ShutDown));
     });
 }
 

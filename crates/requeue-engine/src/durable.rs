@@ -5,7 +5,7 @@ use crate::{
     Trigger,
 };
 use requeue::{
-    Add, AwaitedRun, Drain, DrainOptions, Get, GetMany, Item, Items, NotHeld, ShutDown, Source, TryGetError,
+    Add, AwaitedRun, Drain, DrainOptions, Get, GetError, GetMany, Item, Items, NotHeld, ShutDown, Source,
     WorkQueue,
 };
 use std::ops::Deref;
@@ -249,7 +249,7 @@ impl<S: Store> DurableQueue<S> {
     /// # let q = DurableQueue::new(WorkQueue::<u64>::new());
     /// assert!(q.try_get().is_err()); // nothing is ready
     /// ```
-    pub fn try_get(&self) -> Result<Item<'_, S::Key, S::Value>, TryGetError> {
+    pub fn try_get(&self) -> Result<Item<'_, S::Key, S::Value>, GetError> {
         self.in_memory().try_get()
     }
 
@@ -285,7 +285,7 @@ impl<S: Store> DurableQueue<S> {
     /// # let q = DurableQueue::new(WorkQueue::<u64>::new());
     /// assert!(q.try_get_many(8).is_err()); // nothing is ready
     /// ```
-    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, S::Key, S::Value>, TryGetError> {
+    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, S::Key, S::Value>, GetError> {
         self.in_memory().try_get_many(most)
     }
 

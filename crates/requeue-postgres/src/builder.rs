@@ -11,7 +11,7 @@ use crate::run_ledger::{Backoff, RunLedger};
 use crate::schema::known;
 use crate::watch::{Watch, looks};
 use requeue::limiter::Exponential;
-use requeue::{Builder, Source, Unfinished, WorkQueue};
+use requeue::{Builder, Source, WorkQueue};
 use requeue_engine::{DurableQueue, EngineError, Key, Op, ReadEngine, with_journal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -290,7 +290,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
         let in_memory = merge.clone();
         let front = WorkQueue::merging(move |old: &mut V, new: V| in_memory(old, new));
         let limiter = Exponential::new(backoff.base, backoff.max).map_err(|e| refused(e.to_string()))?;
-        let front = front.limiter(limiter).name(&name).unfinished(Unfinished::Retry);
+        let front = front.limiter(limiter).name(&name).retry_dropped(true);
         let front = customize.into_iter().fold(front, |front, change| change(front));
         let front =
             with_journal(front.priorities(), ledger.clone()).build().map_err(|e| refused(e.to_string()))?;

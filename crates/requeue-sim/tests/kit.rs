@@ -1,7 +1,7 @@
 //! The kit finds planted faults, is deterministic, and makes failures small.
 
 use requeue::limiter::Exponential;
-use requeue::{Debounce, GroupRules, InBackoff, Instant, Unfinished, WaitingKeys, WorkQueue};
+use requeue::{Debounce, GroupRules, InBackoff, Instant, WaitingKeys, WorkQueue};
 use requeue_sim::{
     Call, End, Event, Failure, Plan, ReplayError, Restored, Sim, Trigger, Value, check, explore,
 };
@@ -689,12 +689,12 @@ fn a_loop_that_no_time_passes_in_is_found() {
 }
 
 /// How a key's only run ended, and the key's state after it.
-fn end(end: End, unfinished: Unfinished) -> (bool, u64, usize, usize) {
+fn end(end: End, retries: bool) -> (bool, u64, usize, usize) {
     let seen = std::rc::Rc::new(std::cell::Cell::new(None));
     let see = seen.clone();
     let once = Sim::new(|clock| {
         let limiter = Exponential::new(secs(500), secs(500)).unwrap();
-        WorkQueue::builder().clock(clock).unfinished(unfinished).limiter(limiter).build().unwrap()
+        WorkQueue::builder().clock(clock).retry_dropped(retries).limiter(limiter).build().unwrap()
     });
     once.producer(secs(40), |_| Trigger::now(1))
         .handler(move |_, _| Plan::ending(end))
@@ -723,7 +723,7 @@ fn a_run_ends_as_its_plan_says() {
         ("drop", End::Drop),
         ("leak", End::Leak),
     ] {
-        seen.insert(name, (end(how, Unfinished::Done), end(how, Unfinished::Retry)));
+        seen.insert(name, (end(how, false), end(how, true)));
     }
     let (done, waits, held) = ((true, 0, 0, 0), (true, 1, 1, 0), (true, 0, 0, 1));
     assert_eq!(seen["done"], (done, done));

@@ -10,7 +10,7 @@ use crate::runner_conn::{Claimed, RunnerConn};
 use crate::schema::not_applied;
 use crate::writer::Writer;
 use requeue::limiter::{Exponential, RateLimiter};
-use requeue::{Builder, Source, Unfinished, WorkQueue};
+use requeue::{Builder, Source, WorkQueue};
 use requeue_engine::{DurableQueue, EngineError, Key, Trigger, with_journal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -217,7 +217,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<K, V
             Ok(backoff) => front.limiter(backoff),
             Err(_) => unreachable!("5 ms is less than 1,000 s"),
         };
-        let front = front.name(name).unfinished(Unfinished::Retry);
+        let front = front.name(name).retry_dropped(true);
         Self {
             file: file.clone(),
             name: name.to_owned(),

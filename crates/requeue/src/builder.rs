@@ -7,7 +7,6 @@ use crate::hold::Shared;
 use crate::journal::Journal;
 use crate::limiter::{Keeps, RateLimiter, counted_controller, sealed::Token};
 use crate::metrics::{Gauges, Metrics};
-use crate::unfinished::Unfinished;
 use crate::{BuildError, RandomState, WorkQueue};
 use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate};
 use std::hash::Hash;
@@ -43,7 +42,7 @@ pub(crate) struct Settings<K, V> {
     clock: Arc<dyn Clock>,
     limiter: Box<dyn RateLimiter<K>>,
     metrics: Option<(Arc<dyn Metrics>, Attach<K, V>)>,
-    unfinished: Unfinished,
+    retry_dropped: bool,
     priorities: bool,
     max_wait: Option<Duration>,
     overdue_every: Option<u32>,
@@ -132,7 +131,7 @@ impl<K, V> Builder<K, V> {
             clock: Arc::new(SystemClock),
             limiter: Box::new(counted_controller()),
             metrics: None,
-            unfinished: Unfinished::default(),
+            retry_dropped: false,
             priorities: false,
             max_wait: None,
             overdue_every: None,
@@ -582,19 +581,24 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Sets how a run ends whose guard is dropped before a call has ended it: [`Unfinished::Done`] by
-    /// default.
+    /// Sets how a run ends whose guard is dropped before a call has ended it: with `true` it is a
+    /// [retry](crate::Item::retry), by default it is [done](crate::Item::done).
+    ///
+    /// As a retry, the limiter is asked, and the value goes back. If the queue accepts no retries any more, it is
+    /// done, and counted as a refused retry. Use this for guards that are held across an `.await` in tasks that
+    /// can be cancelled: otherwise their drop marks unfinished work done. (Items still in a batch when a panic
+    /// unwinds through it are always put back: see [`Items`](crate::Items).)
     ///
     /// ```
-    /// use requeue::{Unfinished, WorkQueue};
-    /// let q = WorkQueue::builder().unfinished(Unfinished::Retry).build()?;
+    /// # use requeue::{FakeClock, WorkQueue};
+    /// let q = WorkQueue::builder().retry_dropped(true).clock(FakeClock::new()).build()?;
     /// q.add("a")?;
     /// drop(q.try_get()?);
-    /// assert_eq!(q.num_requeues(&"a"), 1);
+    /// assert_eq!((q.num_requeues(&"a"), q.stats().waiting), (1, 1), "it comes back");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn unfinished(mut self, unfinished: Unfinished) -> Self {
-        self.settings.unfinished = unfinished;
+    pub fn retry_dropped(mut self, retry: bool) -> Self {
+        self.settings.retry_dropped = retry;
         self
     }
 
@@ -657,8 +661,14 @@ impl<K, V, S> Builder<K, V, S> {
         if settings.journal.is_some() {
             core.set_outlived();
         }
-        let mut shared =
-            Shared::new(core, settings.clock, settings.limiter, metrics, settings.unfinished, settings.name);
+        let mut shared = Shared::new(
+            core,
+            settings.clock,
+            settings.limiter,
+            metrics,
+            settings.retry_dropped,
+            settings.name,
+        );
         shared.on_dropped = settings.on_dropped;
         shared.takes_back = settings.journal.as_ref().is_some_and(|journal| journal.takes_back());
         shared.journal = settings.journal;

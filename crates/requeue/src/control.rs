@@ -1,6 +1,6 @@
 //! Calls that change what the queue does with a key (rule B7).
 
-use crate::unfinished::CancelRun;
+use crate::cancel_run::CancelRun;
 use crate::{Cancelled, WorkQueue};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};

@@ -15,7 +15,6 @@ use crate::hold::{Hold, Later, Shared};
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
-use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics};
 use requeue_core::{Core, Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
@@ -366,7 +365,7 @@ fn abandon<K, V>(
     value: &mut Option<V>,
     reading: Option<Instant>,
 ) {
-    if shared.unfinished == Unfinished::Done {
+    if !shared.retry_dropped {
         return finish(shared, run, false, reading, value);
     }
     let mut ending = Ending::Taking(run);

@@ -32,48 +32,27 @@ impl<K, V> fmt::Display for AddError<K, V> {
 
 impl<K, V> std::error::Error for AddError<K, V> {}
 
-/// Error of [`try_get`](crate::WorkQueue::try_get).
-///
-/// ```
-/// # use requeue::{TryGetError, WorkQueue};
-/// let q = WorkQueue::<u32>::new();
-/// assert_eq!(q.try_get().err(), Some(TryGetError::Empty));
-/// q.shut_down();
-/// assert_eq!(q.try_get().err(), Some(TryGetError::ShutDown));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TryGetError {
-    /// No key is ready now.
-    Empty,
-    /// The queue is shut down, and no key will be ready any more.
-    ShutDown,
-}
-
-messages!(TryGetError {
-    Empty => "no key is ready",
-    ShutDown => "the queue is shut down and worked off",
-});
-
-/// Error of [`get().timeout(d)`](crate::Get::timeout).
+/// Error of [`try_get`](crate::WorkQueue::try_get), and of a [`Get`](crate::Get) with a time limit.
 ///
 /// ```
 /// # use requeue::{GetError, WorkQueue};
 /// # use std::time::Duration;
 /// let q = WorkQueue::<u32>::new();
-/// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
+/// assert_eq!(q.try_get().err(), Some(GetError::Empty));
+/// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::Empty));
 /// q.shut_down();
-/// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::ShutDown));
+/// assert_eq!(q.try_get().err(), Some(GetError::ShutDown));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GetError {
-    /// No key was ready in time.
-    TimedOut,
+    /// No key is ready now, or none was until the end of the time limit.
+    Empty,
     /// The queue is shut down, and no key will be ready any more.
     ShutDown,
 }
 
 messages!(GetError {
-    TimedOut => "no key was ready in time",
+    Empty => "no key is ready",
     ShutDown => "the queue is shut down and worked off",
 });
 

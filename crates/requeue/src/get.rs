@@ -8,7 +8,7 @@ use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
 use crate::waiting::{LookRemains, PollResult, Poller, Waiting};
-use crate::{GetError, Instant, TryGetError};
+use crate::{GetError, Instant};
 use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
 use std::future::Future;
 use std::pin::Pin;
@@ -179,7 +179,7 @@ pub(crate) fn get_blocking<K, V>(shared: &Arc<Shared<K, V>>) -> Option<Item<'_, 
 
 /// [`WorkQueue::try_get`](crate::WorkQueue::try_get).
 #[inline]
-pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, TryGetError> {
+pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>, GetError> {
     let mut hold = shared.look_for_key(&mut None);
     match hold.get() {
         Got::Item(taken) => {
@@ -188,7 +188,7 @@ pub(crate) fn try_get<K, V>(shared: &Arc<Shared<K, V>>) -> Result<Item<'_, K, V>
         }
         nothing => {
             hold.unlock();
-            Err(if let Got::ShutDown = nothing { TryGetError::ShutDown } else { TryGetError::Empty })
+            Err(if let Got::ShutDown = nothing { GetError::ShutDown } else { GetError::Empty })
         }
     }
 }
@@ -278,8 +278,8 @@ impl<'q, K, V> Get<'q, K, V> {
     /// # use std::time::Duration;
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
-    /// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
-    /// assert_eq!(q.get().timeout(clock.now()).wait().err(), Some(GetError::TimedOut));
+    /// assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::Empty));
+    /// assert_eq!(q.get().timeout(clock.now()).wait().err(), Some(GetError::Empty));
     /// # Ok::<(), requeue::BuildError>(())
     /// ```
     pub fn timeout(self, limit: impl Into<TimeLimit>) -> Timeout<Self> {

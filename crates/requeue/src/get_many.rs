@@ -1,5 +1,6 @@
 //! Waiting for several keys at once.
 
+use crate::GetError;
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};
@@ -8,7 +9,6 @@ use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
 use crate::waiting::{LookRemains, PollResult, Poller, Waiting};
-use crate::{GetError, TryGetError};
 use requeue_core::Ended;
 use std::future::Future;
 use std::mem::take;
@@ -159,7 +159,7 @@ impl<'q, K, V> LookRemains<K, V, Items<'q, K, V>> for BatchRemains<K, V> {
 pub(crate) fn try_get_many<K, V>(
     shared: &Arc<Shared<K, V>>,
     most: usize,
-) -> Result<Items<'_, K, V>, TryGetError> {
+) -> Result<Items<'_, K, V>, GetError> {
     let owner = Owner::Borrowed(shared);
     let mut ask = Several { most, items: Vec::new(), asked: false };
     let mut remains = BatchRemains::default();
@@ -176,7 +176,7 @@ pub(crate) fn try_get_many<K, V>(
             PollResult::Nothing => {
                 let over = hold.core.is_over();
                 hold.unlock();
-                return Err(if over { TryGetError::ShutDown } else { TryGetError::Empty });
+                return Err(if over { GetError::ShutDown } else { GetError::Empty });
             }
             PollResult::NoRoom(more) => {
                 hold.unlock();
@@ -269,8 +269,8 @@ impl<'q, K, V> GetMany<'q, K, V> {
     /// # use std::time::Duration;
     /// let clock = FakeClock::new();
     /// let q = WorkQueue::<u32>::builder().clock(clock.clone()).build()?;
-    /// assert_eq!(q.get_many(32).timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
-    /// assert_eq!(q.get_many(32).timeout(clock.now()).wait().err(), Some(GetError::TimedOut));
+    /// assert_eq!(q.get_many(32).timeout(Duration::ZERO).wait().err(), Some(GetError::Empty));
+    /// assert_eq!(q.get_many(32).timeout(clock.now()).wait().err(), Some(GetError::Empty));
     /// # Ok::<(), requeue::BuildError>(())
     /// ```
     pub fn timeout(self, limit: impl Into<TimeLimit>) -> Timeout<Self> {

@@ -8,7 +8,7 @@ use crate::items::Items;
 use crate::owner::Owner;
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
-use crate::{Phase, TryGetError};
+use crate::{GetError, Phase};
 use std::sync::Arc;
 
 /// A handle that only gets: [`WorkQueue::getter`](crate::WorkQueue::getter).
@@ -78,14 +78,14 @@ impl<K, V> Getter<K, V> {
     /// See [`WorkQueue::try_get`](crate::WorkQueue::try_get).
     ///
     /// ```
-    /// # use requeue::{TryGetError, WorkQueue};
+    /// # use requeue::{GetError, WorkQueue};
     /// let q = WorkQueue::<u32>::new();
     /// let getter = q.getter();
-    /// assert_eq!(getter.try_get().err(), Some(TryGetError::Empty));
+    /// assert_eq!(getter.try_get().err(), Some(GetError::Empty));
     /// drop(q);
-    /// assert_eq!(getter.try_get().err(), Some(TryGetError::ShutDown));
+    /// assert_eq!(getter.try_get().err(), Some(GetError::ShutDown));
     /// ```
-    pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
+    pub fn try_get(&self) -> Result<Item<'_, K, V>, GetError> {
         try_get(&self.shared)
     }
 
@@ -121,7 +121,7 @@ impl<K, V> Getter<K, V> {
     /// assert_eq!(q.getter().try_get_many(8)?.len(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
+    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, GetError> {
         try_get_many(&self.shared, most)
     }
 

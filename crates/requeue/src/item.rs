@@ -19,7 +19,7 @@ use std::time::Duration;
 ///
 /// A task that is cancelled at an `.await` drops its item, which marks the run done although its work is not
 /// finished: the key does not come back by itself. If tasks can be cancelled (a `select!`, a time-out, an
-/// aborted task), build the queue with [`Unfinished::Retry`](crate::Unfinished::Retry), which turns that drop
+/// aborted task), build the queue with [`retry_dropped`](crate::Builder::retry_dropped), which turns that drop
 /// into a retry. A [`Worker`](crate::Worker) does so too.
 ///
 /// ```
@@ -163,7 +163,7 @@ impl<'q, K, V> Item<'q, K, V> {
     }
 
     /// Ends the run. By default, dropping the item does so too: see
-    /// [`Unfinished::Done`](crate::Unfinished::Done).
+    /// [`Builder::retry_dropped`](crate::Builder::retry_dropped).
     ///
     /// The key's failures stay on record, as with client-go's `Done`: the next [`retry`](Self::retry), even
     /// in a year, waits as long as if they had just happened. [`succeed`](Self::succeed) also forgets them.

@@ -5,7 +5,6 @@ use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
 use crate::panics::{FirstPanic, quietly};
-use crate::unfinished::Unfinished;
 use crate::{Instant, Metrics, Refused};
 use requeue_core::{Ended, How, RetryDelay, RunRef};
 use std::mem::{needs_drop, take};
@@ -16,7 +15,7 @@ use std::vec;
 /// Held keys that were taken in one lock hold, and can be ended in one.
 ///
 /// It is a slice of [`Item`]s. Dropping it drops them in one lock hold: each run is done, or retried if the
-/// queue was built with [`Unfinished::Retry`]. (If a user's limiter must be asked, one after the other.)
+/// queue was built with [`retry_dropped`](crate::Builder::retry_dropped). (If a user's limiter must be asked, one after the other.)
 ///
 /// When a panic unwinds through it, the items still in it are put back, whatever the queue was built with:
 /// their keys go to the back of the line, with their values, attempts and failures, as if they had not been
@@ -71,7 +70,7 @@ impl<'q, K, V> Items<'q, K, V> {
         Self { owner, items, unwinds: Unwinds::new() }
     }
 
-    /// Ends all runs, in one lock hold. By default, dropping the items does so too: see [`Unfinished::Done`].
+    /// Ends all runs, in one lock hold. By default, dropping the items does so too: see [`Builder::retry_dropped`](crate::Builder::retry_dropped).
     ///
     /// The keys' failures stay on record; [`succeed`](Self::succeed) also forgets them.
     ///
@@ -270,7 +269,7 @@ fn let_go_all<K, V>(shared: &Arc<Shared<K, V>>, items: &mut [Item<'_, K, V>], un
         }
         return;
     }
-    if shared.unfinished == Unfinished::Done {
+    if !shared.retry_dropped {
         return done_all(shared, items);
     }
     let mut first = FirstPanic::default();

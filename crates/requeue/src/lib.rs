@@ -13,6 +13,7 @@ mod asking;
 mod awaited;
 mod blocking;
 mod builder;
+mod cancel_run;
 mod control;
 mod drain;
 mod ending;
@@ -50,7 +51,6 @@ mod stream;
 mod sync;
 mod timeout;
 mod trying;
-mod unfinished;
 mod wait;
 mod waiting;
 mod worker;
@@ -70,7 +70,7 @@ pub use builder::Builder;
 pub use clock::TokioClock;
 pub use clock::{Alarm, Clock, FakeClock, Parker, SystemClock};
 pub use drain::{Drain, DrainOptions, Drained, ShutDown, UnfinishedKey, WaitingKeys};
-pub use error::{AddError, Added, BuildError, GetError, NotHeld, Refused, TryGetError};
+pub use error::{AddError, Added, BuildError, GetError, NotHeld, Refused};
 pub use explain::Explanation;
 pub use failure::{BoxError, Failure};
 pub use get::Get;
@@ -98,7 +98,6 @@ pub use source::Source;
 #[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
 pub use stream::ItemStream;
 pub use timeout::Timeout;
-pub use unfinished::Unfinished;
 pub use worker::{
     Fate, IntoOutcome, Outcome, Run, RunReport, Spawn, Stop, StopReport, Worker, WorkerBuilder, WorkerFuture,
 };

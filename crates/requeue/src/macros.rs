@@ -56,7 +56,7 @@ macro_rules! for_pointers {
 /// Implements `Error` for an enum, with one message per variant.
 ///
 /// ```text
-/// messages!(GetError { TimedOut => "no key was ready in time" });
+/// messages!(GetError { Empty => "no key is ready" });
 /// ```
 macro_rules! messages {
     ($error:ident { $($variant:ident $({ $($field:ident),+ })? => $text:literal),+ $(,)? }) => {

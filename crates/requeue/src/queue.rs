@@ -4,7 +4,7 @@ use crate::add::Add;
 use crate::add_many::AddedMany;
 use crate::drain::{Drain, DrainOptions, ShutDown, UnfinishedKey};
 use crate::ending::after_end;
-use crate::error::{AddError, Added, NotHeld, Refused, TryGetError};
+use crate::error::{AddError, Added, GetError, NotHeld, Refused};
 use crate::explain::Explanation;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
@@ -487,15 +487,15 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`TryGetError::Empty`], or [`TryGetError::ShutDown`] once no key will be ready any more.
+    /// [`GetError::Empty`], or [`GetError::ShutDown`] once no key will be ready any more.
     ///
     /// ```
-    /// # use requeue::{TryGetError, WorkQueue};
+    /// # use requeue::{GetError, WorkQueue};
     /// let q = WorkQueue::<u32>::new();
-    /// assert_eq!(q.try_get().err(), Some(TryGetError::Empty));
+    /// assert_eq!(q.try_get().err(), Some(GetError::Empty));
     /// ```
     #[inline]
-    pub fn try_get(&self) -> Result<Item<'_, K, V>, TryGetError> {
+    pub fn try_get(&self) -> Result<Item<'_, K, V>, GetError> {
         try_get(&self.shared)
     }
 
@@ -534,7 +534,7 @@ impl<K, V, S> WorkQueue<K, V, S> {
     ///
     /// # Errors
     ///
-    /// [`TryGetError::Empty`], or [`TryGetError::ShutDown`] once no key will be ready any more. If asked for
+    /// [`GetError::Empty`], or [`GetError::ShutDown`] once no key will be ready any more. If asked for
     /// 0 keys it returns no items instead of `Empty`.
     ///
     /// # Panics
@@ -542,15 +542,15 @@ impl<K, V, S> WorkQueue<K, V, S> {
     /// If a user's order panics. Then all keys are ready as before.
     ///
     /// ```
-    /// # use requeue::{TryGetError, WorkQueue};
+    /// # use requeue::{GetError, WorkQueue};
     /// let q = WorkQueue::new();
-    /// assert_eq!(q.try_get_many(32).err(), Some(TryGetError::Empty));
+    /// assert_eq!(q.try_get_many(32).err(), Some(GetError::Empty));
     /// q.add_many(["a", "b", "c"]).all()?;
     /// assert_eq!(q.try_get_many(2)?.len(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, TryGetError> {
+    pub fn try_get_many(&self, most: usize) -> Result<Items<'_, K, V>, GetError> {
         try_get_many(&self.shared, most)
     }
 

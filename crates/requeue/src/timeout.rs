@@ -20,7 +20,7 @@ use crate::waiting::Deadline;
 /// let soon = Duration::from_millis(1);
 /// assert_eq!(*q.get().timeout(soon).wait()?.key(), "a");
 /// assert_eq!(q.get_many(8).timeout(soon).wait()?.len(), 2);
-/// assert_eq!(q.get().timeout(soon).wait().err(), Some(GetError::TimedOut));
+/// assert_eq!(q.get().timeout(soon).wait().err(), Some(GetError::Empty));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a Timeout does nothing unless it is awaited or waited on"]
@@ -47,7 +47,7 @@ macro_rules! timeout {
             /// let q = WorkQueue::<u32>::new();
             #[doc = concat!("let get = q.", $call, ".timeout(Duration::from_millis(1)).into_owned();")]
             /// let got = std::thread::spawn(move || get.wait().map(drop));
-            /// assert_eq!(got.join().unwrap(), Err(GetError::TimedOut));
+            /// assert_eq!(got.join().unwrap(), Err(GetError::Empty));
             /// ```
             pub fn into_owned(self) -> Timeout<$get<'static, K, V>> {
                 Timeout::new(self.get.into_owned(), self.deadline.limit)
@@ -57,7 +57,7 @@ macro_rules! timeout {
             ///
             /// # Errors
             ///
-            /// [`GetError::ShutDown`] and [`GetError::TimedOut`].
+            /// [`GetError::ShutDown`] and [`GetError::Empty`].
             ///
             /// ```
             /// # use requeue::{GetError, WorkQueue};

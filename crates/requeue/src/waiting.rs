@@ -220,7 +220,7 @@ impl<'q, K, V> Waiting<'q, K, V> {
             let over = if hold.core.is_over() {
                 Some(Ok(None))
             } else if look.deadline.is_some_and(|at| look.reading.is_some_and(|now| now >= at)) {
-                Some(Err(GetError::TimedOut))
+                Some(Err(GetError::Empty))
             } else {
                 None
             };

@@ -149,7 +149,7 @@ assert_impl!(limiter::MaxOf<str>: Send, Sync);
 assert_impl!(AddError<String>: std::error::Error, Send, Sync);
 assert_impl!(AddError<String, Cell<u8>>: std::error::Error, Send);
 assert_impl!(RefusedItem<'static, String>: std::error::Error, Send);
-assert_impl!(TryGetError: std::error::Error, Send, Sync, Copy);
+assert_impl!(GetError: std::error::Error, Send, Sync, Copy);
 assert_impl!(GetError: std::error::Error, Send, Sync, Copy);
 assert_impl!(NotHeld: std::error::Error, Send, Sync, Copy);
 assert_impl!(BuildError: std::error::Error, Send, Sync);

@@ -1,7 +1,7 @@
 //! Keys and values that panic as they are dropped, and user code that panics with them. None of it may keep a
 //! key held, take a key from its caller, or end the process.
 
-use requeue::{DrainOptions, Instant, RateLimiter, Unfinished, WorkQueue, Worker};
+use requeue::{DrainOptions, Instant, RateLimiter, WorkQueue, Worker};
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -95,11 +95,8 @@ fn a_key_and_its_value_may_both_panic_as_they_are_dropped() {
 
 #[test]
 fn a_limiter_may_panic_beside_a_value() {
-    let q = WorkQueue::<u32, Bomb>::merging(|_, _| ())
-        .limiter(Grumpy(true))
-        .unfinished(Unfinished::Retry)
-        .build()
-        .unwrap();
+    let q =
+        WorkQueue::<u32, Bomb>::merging(|_, _| ()).limiter(Grumpy(true)).retry_dropped(true).build().unwrap();
     let value = bomb(1);
     let armed = Arc::clone(&value.1);
     q.add_value(1, value).unwrap();

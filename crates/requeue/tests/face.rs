@@ -2,8 +2,8 @@
 
 use requeue::limiter::{Exponential, TokenBucket, default_per_item};
 use requeue::{
-    Add, BoxError, Clock, DrainOptions, Failure, FakeClock, Instant, Outcome, Phase, RateLimiter, Refused,
-    Run, SystemClock, TryGetError, WaitingKeys, WorkQueue, Worker,
+    Add, BoxError, Clock, DrainOptions, Failure, FakeClock, GetError, Instant, Outcome, Phase, RateLimiter,
+    Refused, Run, SystemClock, WaitingKeys, WorkQueue, Worker,
 };
 use std::future::Future;
 use std::pin::pin;
@@ -195,7 +195,7 @@ fn a_getter_does_not_keep_the_queue_open_and_gets_what_is_left() {
     assert_eq!(getter.get_blocking().map(|item| *item.key()), Some(1));
     assert_eq!(other.try_get().map(|item| *item.key()), Ok(2));
     assert_eq!(smol::block_on(other.get_many(8)).map(|items| items.len()), Some(1));
-    assert_eq!(getter.try_get().err(), Some(TryGetError::ShutDown));
+    assert_eq!(getter.try_get().err(), Some(GetError::ShutDown));
     assert!(smol::block_on(getter.get()).is_none());
     assert_eq!(getter.phase(), Phase::Over);
 }

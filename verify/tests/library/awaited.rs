@@ -360,5 +360,5 @@ fn b12_a_thread_awaits_what_a_worker_says() {
     }
     assert_eq!(run.wait(), Ok(RunEnd::GiveUp));
     assert!(worker.stop(Duration::MAX).wait().complete);
-    assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::TimedOut));
+    assert_eq!(q.get().timeout(Duration::ZERO).wait().err(), Some(GetError::Empty));
 }

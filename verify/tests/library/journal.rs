@@ -1,6 +1,6 @@
 //! The journal of an engine, and runs whose retry is refused (Q11, E11).
 
-use requeue::{DrainOptions, Fence, Outcome, Run, Unfinished, WaitingKeys, WorkQueue, Worker};
+use requeue::{DrainOptions, Fence, Outcome, Run, WaitingKeys, WorkQueue, Worker};
 use requeue_engine::{Journal, Known, with_journal};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -153,15 +153,15 @@ fn q12_the_journal_hears_nothing_of_a_guard_whose_run_was_ended_by_its_key() {
             assert!(worker.stop(Duration::MAX).wait().complete);
         }),
     ];
-    for unfinished in [Unfinished::Done, Unfinished::Retry] {
+    for retries in [false, true] {
         for (what, end) in ends {
             let journal = Arc::new(Heard::default());
             let q =
-                with_journal(WorkQueue::merging(|_: &mut u32, _| ()), journal.clone()).unfinished(unfinished);
+                with_journal(WorkQueue::merging(|_: &mut u32, _| ()), journal.clone()).retry_dropped(retries);
             let q = q.build().unwrap();
             q.add_value("a", 7).unwrap();
             end(&q);
-            assert_eq!(heard(&journal), ["a: None"], "{what}, {unfinished:?}");
+            assert_eq!(heard(&journal), ["a: None"], "{what}, {retries}");
         }
     }
 }
@@ -219,7 +219,7 @@ fn e4_a_key_whose_run_may_not_begin_leaves_the_queue_however_it_is_asked_for() {
     for (way, takes) in ways {
         let journal = Arc::new(Heard::default());
         let q = with_journal(WorkQueue::merging(|_: &mut Told, _| ()), Arc::new(Store(journal.clone())));
-        let q = q.unfinished(Unfinished::Done).build().unwrap();
+        let q = q.retry_dropped(false).build().unwrap();
         for (nth, key) in ["A", "B", "c", "D"].into_iter().enumerate() {
             q.add_value(key, Told(journal.clone(), u32::try_from(nth).unwrap())).unwrap();
         }

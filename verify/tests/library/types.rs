@@ -1,6 +1,6 @@
 //! The bounds on keys, values and hashers: these and no more.
 
-use requeue::{Clock, DrainOptions, FakeClock, Item, Unfinished, WorkQueue};
+use requeue::{Clock, DrainOptions, FakeClock, Item, WorkQueue};
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn q_a_key_need_not_be_clone_but_where_it_leaves_while_the_queue_keeps_it() {
     let clock = FakeClock::new();
     let q = WorkQueue::<Plain, Cell<u32>>::merging(|old: &mut Cell<u32>, new| old.set(old.get() + new.get()))
         .clock(clock.clone())
-        .unfinished(Unfinished::Retry)
+        .retry_dropped(true)
         .build()
         .unwrap();
     q.add_value(Plain(1), Cell::new(1)).unwrap();

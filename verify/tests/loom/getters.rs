@@ -114,7 +114,7 @@ fn key_and_deadline(key_comes_first: bool) {
                 assert_eq!(stays.join().expect("no panic"), None);
             }
             Err(error) => {
-                assert_eq!(error, GetError::TimedOut);
+                assert_eq!(error, GetError::Empty);
                 assert_eq!(stays.join().expect("no panic"), Some(1));
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::{ms, play};
 use requeue::limiter::Exponential;
-use requeue::{Debounce, GroupRules, InBackoff, Instant, Unfinished, WaitingKeys, WorkQueue};
+use requeue::{Debounce, GroupRules, InBackoff, Instant, WaitingKeys, WorkQueue};
 use requeue_sim::{Call, End, Event, Plan, Restored, Rng, Sim, Trigger, World};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -184,13 +184,13 @@ fn scenario(waiting: WaitingKeys, bounded: bool, batch: usize) -> Sim<u64, Strin
 }
 
 /// These calls, followed by any of the ways to end, one after another; at last a drain without a limit.
-fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, String> {
+fn ends(retries: bool, bounded: bool, max_wait: bool) -> Sim<u64, String> {
     let (mut began, mut over) = (0, 0);
     let shut = |world: &World<u64, String>| world.queue().shutting_down();
     Sim::new(move |clock| {
         let limiter = Exponential::new(ms(1), ms(30)).expect("the maximum is above the base");
         let queue = WorkQueue::merging(|old: &mut String, new: String| old.push_str(&new));
-        let queue = queue.clock(clock).limiter(limiter).priorities().unfinished(unfinished).rate(900.0, 4);
+        let queue = queue.clock(clock).limiter(limiter).priorities().retry_dropped(retries).rate(900.0, 4);
         let queue = queue.group_by_with(|key: &u64| key % GROUPS, GroupRules::new().cap(CAP));
         let queue = queue.priorities_within_groups();
         let queue = if bounded { queue.bound(BOUND).drop_oldest(|_, _| ()) } else { queue };
@@ -264,8 +264,8 @@ fn ends(unfinished: Unfinished, bounded: bool, max_wait: bool) -> Sim<u64, Strin
 
 #[test]
 fn q11_however_a_queue_ends_all_who_wait_are_told_over_random_schedules() {
-    play("all ways to end", || ends(Unfinished::Done, false, true));
-    play("all ways to end, with a bound", || ends(Unfinished::Retry, true, false));
+    play("all ways to end", || ends(false, false, true));
+    play("all ways to end, with a bound", || ends(true, true, false));
 }
 
 #[test]

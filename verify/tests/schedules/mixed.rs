@@ -2,7 +2,7 @@
 
 use crate::{ms, play};
 use requeue::limiter::Exponential;
-use requeue::{Debounce, InBackoff, Instant, Unfinished, WorkQueue};
+use requeue::{Debounce, InBackoff, Instant, WorkQueue};
 use requeue_sim::{Call, End, Event, Plan, Restored, Rng, Sim, Trigger};
 
 fn call(rng: &mut Rng) -> Call<u64> {
@@ -46,11 +46,11 @@ fn pause(rng: &mut Rng) -> Call<u64> {
     }
 }
 
-fn scenario(absorbed: bool, unfinished: Unfinished, max_wait: bool) -> Sim<u64> {
+fn scenario(absorbed: bool, retries: bool, max_wait: bool) -> Sim<u64> {
     Sim::new(|clock| {
         let limiter = Exponential::new(ms(1), ms(30)).expect("the maximum is above the base");
         let mut queue = WorkQueue::builder().clock(clock).limiter(limiter).priorities();
-        queue = queue.timers_absorbed(absorbed).unfinished(unfinished);
+        queue = queue.timers_absorbed(absorbed).retry_dropped(retries);
         if max_wait {
             queue = queue.max_wait(ms(20));
         }
@@ -105,6 +105,6 @@ fn scenario(absorbed: bool, unfinished: Unfinished, max_wait: bool) -> Sim<u64> 
 
 #[test]
 fn x20_whatever_is_asked_of_a_key_its_runs_come_over_random_schedules() {
-    play("everything", || scenario(false, Unfinished::Done, true));
-    play("everything, timers absorbed", || scenario(true, Unfinished::Retry, false));
+    play("everything", || scenario(false, false, true));
+    play("everything, timers absorbed", || scenario(true, true, false));
 }

@@ -3,8 +3,7 @@
 use crate::{Random, some_add, stress};
 use requeue::limiter::{Exponential, RateLimiter};
 use requeue::{
-    Debounce, DrainOptions, GroupRules, InBackoff, Instant, Item, Items, Scope, Unfinished, WaitingKeys,
-    WorkQueue,
+    Debounce, DrainOptions, GroupRules, InBackoff, Instant, Item, Items, Scope, WaitingKeys, WorkQueue,
 };
 use requeue_verify::lockstep::unwind_through;
 use requeue_verify::wake::{block_on, poll_once};
@@ -53,12 +52,12 @@ fn us(random: &mut Random, most: u64) -> Duration {
 }
 
 /// A queue with some of what there is, in any combination.
-fn queue(random: &mut Random, accounts: &Arc<Accounts>) -> (Queue, Unfinished, bool) {
+fn queue(random: &mut Random, accounts: &Arc<Accounts>) -> (Queue, bool, bool) {
     let limiter = Exponential::new(Duration::from_micros(20), Duration::from_millis(2)).unwrap();
     let q = WorkQueue::merging(|older: &mut Vec<u32>, newer| older.extend(newer));
     let q = if random.below(3) == 0 { q.limiter(Own(limiter)) } else { q.limiter(limiter) };
-    let unfinished = if random.below(2) == 0 { Unfinished::Retry } else { Unfinished::Done };
-    let mut q = q.unfinished(unfinished).timers_absorbed(random.below(2) == 0);
+    let retries = random.below(2) == 0;
+    let mut q = q.retry_dropped(retries).timers_absorbed(random.below(2) == 0);
     let groups = 1 + random.below(3);
     let rules = GroupRules::new().weight(|group: &u64| *group as u32);
     let rules = match random.below(3) {
@@ -97,11 +96,11 @@ fn queue(random: &mut Random, accounts: &Arc<Accounts>) -> (Queue, Unfinished, b
         }
         _ => q,
     };
-    (q.build().unwrap(), unfinished, kind < 3)
+    (q.build().unwrap(), retries, kind < 3)
 }
 
 /// Ends a run in some way, of which some are refused.
-fn end(item: Run<'_>, accounts: &Accounts, unfinished: Unfinished, random: &mut Random) {
+fn end(item: Run<'_>, accounts: &Accounts, retries: bool, random: &mut Random) {
     let refused = match random.below(10) {
         0 | 1 => item.retry().err(),
         2 => item.retry_after(us(random, 300)).err(),
@@ -116,7 +115,7 @@ fn end(item: Run<'_>, accounts: &Accounts, unfinished: Unfinished, random: &mut 
             None
         }
         4 => {
-            if unfinished == Unfinished::Done {
+            if !retries {
                 accounts.end(item.value(), "dropped");
             }
             return drop(item);
@@ -142,49 +141,44 @@ fn end(item: Run<'_>, accounts: &Accounts, unfinished: Unfinished, random: &mut 
     }
 }
 
-fn end_many(
-    mut items: Items<'_, u64, Vec<u32>>,
-    accounts: &Accounts,
-    unfinished: Unfinished,
-    random: &mut Random,
-) {
+fn end_many(mut items: Items<'_, u64, Vec<u32>>, accounts: &Accounts, retries: bool, random: &mut Random) {
     while let Some(item) = items.pop_front() {
         match random.below(12) {
             0 => {
                 drop(item.retry());
                 return unwind_through(items);
             }
-            _ => end(item, accounts, unfinished, random),
+            _ => end(item, accounts, retries, random),
         }
     }
 }
 
 /// Takes keys in this way until the queue ends.
-fn work(q: &Queue, way: u64, accounts: &Accounts, unfinished: Unfinished, mut random: Random) {
+fn work(q: &Queue, way: u64, accounts: &Accounts, retries: bool, mut random: Random) {
     loop {
         random.dawdle();
         match way {
             0 => {
                 let Some(items) = q.get_many(4).wait() else { return };
-                end_many(items, accounts, unfinished, &mut random);
+                end_many(items, accounts, retries, &mut random);
             }
             1 => {
                 // some waits are dropped after a poll
                 let mut get = Box::pin(q.get());
                 if random.below(4) == 0 {
                     match poll_once(&mut get) {
-                        std::task::Poll::Ready(Some(item)) => end(item, accounts, unfinished, &mut random),
+                        std::task::Poll::Ready(Some(item)) => end(item, accounts, retries, &mut random),
                         std::task::Poll::Ready(None) => return,
                         std::task::Poll::Pending => {}
                     }
                     continue;
                 }
                 let Some(item) = block_on(get) else { return };
-                end(item, accounts, unfinished, &mut random);
+                end(item, accounts, retries, &mut random);
             }
             _ => {
                 let Some(item) = q.get_blocking() else { return };
-                end(item, accounts, unfinished, &mut random);
+                end(item, accounts, retries, &mut random);
             }
         }
     }
@@ -204,7 +198,7 @@ fn some_drain(random: &mut Random) -> DrainOptions {
 fn stress_every_accepted_value_is_done_or_in_the_list_of_unfinished_keys() {
     stress("stress_every_accepted_value_is_done_or_in_the_list_of_unfinished_keys", 40, |mut random| {
         let accounts = Arc::new(Accounts::default());
-        let (q, unfinished, priorities) = queue(&mut random, &accounts);
+        let (q, retries, priorities) = queue(&mut random, &accounts);
         let keys = 2 + random.below(8);
         let (next, over) = (AtomicU32::new(0), AtomicBool::new(false));
         let (complete, drains) = thread::scope(|s| {
@@ -212,7 +206,7 @@ fn stress_every_accepted_value_is_done_or_in_the_list_of_unfinished_keys() {
             let workers: Vec<_> = (0..3)
                 .map(|way| {
                     let random = random.fork();
-                    s.spawn(move || work(q, way, accounts, unfinished, random))
+                    s.spawn(move || work(q, way, accounts, retries, random))
                 })
                 .collect();
             for _ in 0..2 {

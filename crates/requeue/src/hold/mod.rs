@@ -33,6 +33,7 @@ pub(crate) use self::work_watcher::Seen;
 use crate::Instant;
 use crate::Stats;
 use crate::adders::{Adders, OnDropped};
+use crate::cancel_run::CancelRun;
 use crate::clock::Clock;
 use crate::engine_gauges::ReadEngine;
 use crate::failure::Failure;
@@ -43,7 +44,6 @@ use crate::lock::{Caller, Held, Lock, Locked, Plain};
 use crate::metrics::Metrics;
 use crate::panics::{in_drop, quietly, wake_each};
 use crate::sync::{Mutex, atomic};
-use crate::unfinished::{CancelRun, Unfinished};
 use crate::wait::{Waiters, WakerSet, Wakes};
 use atomic::Ordering::Relaxed;
 use requeue_core::{Cancelled, Config, Core, Got, Handout, Limit};
@@ -119,7 +119,8 @@ pub(crate) struct Shared<K, V> {
     /// Whether every call needs the time: for metrics, or because keys grow old.
     pub(crate) stamps: bool,
     pub(crate) keeps: Keeps,
-    pub(crate) unfinished: Unfinished,
+    /// A run whose guard is dropped is retried.
+    pub(crate) retry_dropped: bool,
     /// Keys whose further adds need no lock.
     pub(crate) filter: Filter,
     pub(crate) clock: Arc<dyn Clock>,
@@ -159,7 +160,7 @@ impl<K, V> Shared<K, V> {
         clock: Arc<dyn Clock>,
         limiter: Box<dyn RateLimiter<K>>,
         metrics: Option<Arc<dyn Metrics>>,
-        unfinished: Unfinished,
+        retry_dropped: bool,
         name: String,
     ) -> Self {
         core.note_beside(pending_work::METRICS, metrics.is_some());
@@ -189,7 +190,7 @@ impl<K, V> Shared<K, V> {
             clock,
             limiter,
             metrics,
-            unfinished,
+            retry_dropped,
             name,
             engine: OnceLock::new(),
             holders: Mutex::new(Vec::new()),

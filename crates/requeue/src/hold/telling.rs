@@ -1,10 +1,10 @@
 //! Calls from the queue to others: the metrics, the engine's journal, the hooks of workers, and the workers that have its keys.
 
 use super::{Holders, OnGiveUp, Shared};
+use crate::cancel_run::CancelRun;
 use crate::journal::{Fence, Journal, Known};
 use crate::metrics::Metrics;
 use crate::panics::quietly;
-use crate::unfinished::CancelRun;
 use requeue_core::{Core, Counts, Ended, KeyRef, RunEnd, RunRef};
 use std::borrow::Borrow;
 use std::sync::{Arc, Weak};

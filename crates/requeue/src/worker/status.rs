@@ -6,8 +6,8 @@
 //! `looking` is written outside of those holds, because a look begins before its hold. [`set`](super::set) explains how a call
 //! that stops the worker sees it.
 
+use crate::cancel_run::CancelRun;
 use crate::sync::{Mutex, atomic};
-use crate::unfinished::CancelRun;
 use atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use atomic::{AtomicBool, AtomicU64, fence};
 use std::task::Waker;

@@ -3,7 +3,7 @@
 use super::super::pool_size::MOST_WORKERS;
 use super::super::{Run, Worker};
 use super::*;
-use crate::{BoxError, FakeClock, Outcome, RateLimiter, Unfinished, WorkQueue};
+use crate::{BoxError, FakeClock, Outcome, RateLimiter, WorkQueue};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -251,12 +251,8 @@ impl RateLimiter<u32> for Moody {
 /// The numbers after a run of a key whose handler said this, on a queue whose limiter panics.
 fn after_a_run<O: super::super::IntoOutcome>(says: fn() -> O) -> Stats {
     let limiter = Moody(AtomicBool::new(false), AtomicBool::new(false));
-    let q = WorkQueue::builder()
-        .clock(FakeClock::new())
-        .limiter(limiter)
-        .unfinished(Unfinished::Retry)
-        .build()
-        .unwrap();
+    let q =
+        WorkQueue::builder().clock(FakeClock::new()).limiter(limiter).retry_dropped(true).build().unwrap();
     let mut workers = Worker::of(&q).workers(1).run(move |_: Run<u32>| std::future::ready(says())).unwrap();
     q.add(1).unwrap();
     let _ = poll(&mut workers, &Arc::new(Count(AtomicUsize::new(0))));
