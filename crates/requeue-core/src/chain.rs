@@ -1,8 +1,8 @@
 //! Lists of keys in the order of some event, with the oldest at hand and any of them removable: linked
 //! through a column.
 
-use crate::Instant;
 use crate::column::Column;
+use crate::time::Instant;
 
 /// No slot: the end of a list.
 const NONE: u32 = u32::MAX;

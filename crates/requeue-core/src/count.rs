@@ -27,7 +27,7 @@ mod tests {
 
     use super::MOST;
     use crate::arena::Arena;
-    use crate::{Config, Core, Got, Limit, Trigger, TriggerOptions};
+    use crate::machine::{Config, Core, Got, Limit, Trigger, TriggerOptions};
     use std::process::Command;
     use std::string::String;
 

@@ -14,9 +14,9 @@
 //! then it is unknown which of them is the first, only that none is due earlier than the bucket's soonest. If
 //! there are few timers all are in the near heap, and the buckets take no memory.
 
-use crate::Instant;
 use crate::buckets::{BUCKETS, Buckets, bucket};
 use crate::heap::{Heap, Index, Node, ROOT, Store};
+use crate::time::Instant;
 
 /// Number of timers in one heap up to which the buckets are not worth their memory.
 const FEW: usize = 512;

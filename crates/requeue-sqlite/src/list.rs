@@ -468,7 +468,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::PLACES;
-    use crate::Client;
+    use crate::client::Client;
     use rusqlite::{Connection, params};
 
     #[test]

@@ -313,7 +313,7 @@ impl<K: Key, V: Serialize + DeserializeOwned + Send + 'static> Inner<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Sqlite;
+    use crate::file::Sqlite;
 
     #[test]
     fn q10_the_last_handle_shuts_down_while_the_thread_that_writes_has_the_queue() {

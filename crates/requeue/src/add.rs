@@ -1,7 +1,6 @@
 //! [`Add`]: the options of a trigger.
 
-use crate::Instant;
-use requeue_core::{Debounce, Delay, InBackoff, Policy, TriggerOptions};
+use requeue_core::{Debounce, Delay, InBackoff, Instant, Policy, TriggerOptions};
 use std::time::Duration;
 
 /// The options of a trigger: when it is due, its value and priority, and what it does to a timer or a

@@ -8,11 +8,11 @@
 //!   trigger   with options (`trying.rs`): the hold, Core::trigger; before that, for a delay, the clock and a limiter are asked
 //! ```
 
+use crate::error::AddError;
 use crate::filter::{Open, word};
 use crate::hold::{Hold, Shared};
 use crate::panics::{drop_both, in_drop};
-use crate::{AddError, Instant};
-use requeue_core::{Accepted, Added, Core, Limit, Refused, Ticket, Trigger, TriggerOptions};
+use requeue_core::{Accepted, Added, Core, Instant, Limit, Refused, Ticket, Trigger, TriggerOptions};
 use std::borrow::Borrow;
 
 impl<K: Eq, V> Shared<K, V> {

@@ -1,9 +1,8 @@
 //! Limiters that keep their own counts: asked outside the lock. A shutdown may overtake the call, and the limiter may
 //! panic, so the state machine is told before and after.
 
-use crate::Instant;
 use crate::hold::Shared;
-use requeue_core::{Asking, Refused, RunRef};
+use requeue_core::{Asking, Instant, Refused, RunRef};
 use std::time::Duration;
 
 impl<K, V> Shared<K, V> {

@@ -1,11 +1,14 @@
 //! [`AwaitedRun`]: the run that a trigger has asked for, as a future (rule B12).
 
+use crate::add::Add;
 use crate::adding::{Kept, refused};
 use crate::blocking::ThisThread;
+use crate::error::AddError;
 use crate::hold::Shared;
+use crate::metrics::RunEnd;
+use crate::queue::WorkQueue;
 use crate::sync::Mutex;
-use crate::{Add, AddError, NoRun, RunEnd, WorkQueue};
-use requeue_core::{Awaiter, Trigger, TriggerOptions};
+use requeue_core::{Awaiter, NoRun, Trigger, TriggerOptions};
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Blocking waits of a thread: look, then sleep until woken or until an instant.
 
-use crate::Instant;
 use crate::clock::{Clock, Parker};
 use crate::wait::Step;
+use requeue_core::Instant;
 use std::cell::OnceCell;
 use std::task::Waker;
 

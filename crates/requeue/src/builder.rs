@@ -2,12 +2,14 @@
 
 use crate::adders::OnDropped;
 use crate::clock::{Clock, SystemClock};
+use crate::error::BuildError;
 use crate::fairness::Fairness;
+use crate::hash::RandomState;
 use crate::hold::Shared;
 use crate::journal::Journal;
 use crate::limiter::{Keeps, RateLimiter, counted_controller, sealed::Token};
 use crate::metrics::{Gauges, Metrics};
-use crate::{BuildError, RandomState, WorkQueue};
+use crate::queue::WorkQueue;
 use requeue_core::{Bound, Config, Core, Debounce, InBackoff, MaxWait, Merge, Order, Rate};
 use std::hash::Hash;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Calls that change what the queue does with a key (rule B7).
 
 use crate::cancel_run::CancelRun;
-use crate::{Cancelled, WorkQueue};
+use crate::queue::WorkQueue;
+use requeue_core::Cancelled;
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 

@@ -1,6 +1,5 @@
 //! Drains: shutting down and waiting until all is worked off.
 
-use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
 use crate::failure::Failure;
@@ -8,7 +7,7 @@ use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Step, TimeLimit};
-use requeue_core::{Core, DrainBase, UnfinishedReason};
+use requeue_core::{Core, DrainBase, Instant, UnfinishedReason};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};

@@ -13,10 +13,10 @@
 use crate::failure::Failure;
 use crate::hold::{Hold, Later, Shared};
 use crate::journal::Journal;
+use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::panics::{DropsQuietly, FirstPanic, drop_both, quietly};
-use crate::{Instant, Metrics};
-use requeue_core::{Core, Ended, How, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
+use requeue_core::{Core, Ended, How, Instant, Limit, Refused, RefusedEnd, RetryDelay, RunEnd, RunRef};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

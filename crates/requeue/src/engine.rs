@@ -6,7 +6,12 @@ pub use crate::journal::{Journal, Known};
 pub use crate::source::LocalQueue;
 
 use crate::add::Add;
-use crate::{AddError, Added, Builder, Clock, Metrics, Refused, Run, WorkQueue};
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::error::{AddError, Added, Refused};
+use crate::metrics::Metrics;
+use crate::queue::WorkQueue;
+use crate::worker::Run;
 use requeue_core::{Delay, InBackoff, Limit, Policy, Trigger, TriggerOptions};
 use std::any::Any;
 use std::hash::{BuildHasher, Hash};

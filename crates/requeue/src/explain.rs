@@ -1,6 +1,6 @@
 //! [`Explanation`]: the state of one key, in words.
 
-use crate::{InBackoff, Instant, KeyState, Paused};
+use requeue_core::{InBackoff, Instant, KeyState, Paused};
 use std::fmt;
 use std::time::Duration;
 

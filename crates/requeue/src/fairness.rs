@@ -1,6 +1,7 @@
 //! A builder's settings for groups that take turns (rule B3); see `groups.rs`.
 
-use crate::{BuildError, RandomState};
+use crate::error::BuildError;
+use crate::hash::RandomState;
 use requeue_core::{GroupRules, Groups, MaxWait, Order};
 use std::hash::Hash;
 

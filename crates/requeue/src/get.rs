@@ -1,6 +1,7 @@
 //! Waiting for a key.
 
 use crate::ending::{after_end, done_in_drop, end_in_hold};
+use crate::error::GetError;
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::owner::Owner;
@@ -8,8 +9,7 @@ use crate::panics::quietly;
 use crate::timeout::{Timeout, timeout};
 use crate::wait::TimeLimit;
 use crate::waiting::{LookRemains, PollResult, Poller, Waiting};
-use crate::{GetError, Instant};
-use requeue_core::{Ended, Got, Handout, RunEnd, RunRef};
+use requeue_core::{Ended, Got, Handout, Instant, RunEnd, RunRef};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

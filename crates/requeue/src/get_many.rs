@@ -1,6 +1,6 @@
 //! Waiting for several keys at once.
 
-use crate::GetError;
+use crate::error::GetError;
 use crate::hold::{Hold, Shared};
 use crate::item::Item;
 use crate::items::{Items, after_ends, done_all, end_in_hold, room_for_ended};

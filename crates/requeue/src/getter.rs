@@ -1,14 +1,15 @@
 //! [`Getter`]: a handle that only gets.
 
+use crate::error::GetError;
 use crate::get::{Get, get_blocking, try_get};
 use crate::get_many::{GetMany, try_get_many};
 use crate::hold::Shared;
 use crate::item::Item;
 use crate::items::Items;
 use crate::owner::Owner;
+use crate::phase::Phase;
 #[cfg(feature = "stream")]
 use crate::stream::ItemStream;
-use crate::{GetError, Phase};
 use std::sync::Arc;
 
 /// A handle that only gets: [`WorkQueue::getter`](crate::WorkQueue::getter).

@@ -1,6 +1,6 @@
 //! The builder's methods for groups that take turns (rule B3).
 
-use crate::Builder;
+use crate::builder::Builder;
 use requeue_core::GroupRules;
 use std::hash::Hash;
 

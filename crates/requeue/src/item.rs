@@ -1,12 +1,13 @@
 //! [`Item`]: a held key, the guard that `get` returns.
 
 use crate::ending::{Guard, RetryProgress, after_end, finish, put_back};
+use crate::error::Refused;
 use crate::failure::{BoxError, Failure};
 use crate::hold::Shared;
+use crate::journal::Fence;
 use crate::owner::Owner;
 use crate::panics::quietly;
-use crate::{Fence, Instant, Refused};
-use requeue_core::{Handout, RunRef};
+use requeue_core::{Handout, Instant, RunRef};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,13 @@
 //! [`Items`]: keys that are taken and ended together.
 
 use crate::ending::{self, after_end};
+use crate::error::Refused;
 use crate::hold::{Hold, Later, Shared};
 use crate::item::Item;
+use crate::metrics::Metrics;
 use crate::owner::Owner;
 use crate::panics::{FirstPanic, quietly};
-use crate::{Instant, Metrics, Refused};
-use requeue_core::{Ended, How, RetryDelay, RunRef};
+use requeue_core::{Ended, How, Instant, RetryDelay, RunRef};
 use std::mem::{needs_drop, take};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! [`Journal`]: what a queue tells the engine that stores its keys.
 
-use crate::Instant;
-use requeue_core::KeyState;
+use requeue_core::{Instant, KeyState};
 use std::any::Any;
 use std::fmt;
 

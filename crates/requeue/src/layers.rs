@@ -3,10 +3,10 @@
 //! They are sealed, so that they can grow. Each method only calls the inherent
 //! method of the same name, where its documentation is.
 
-use crate::WorkQueue;
 use crate::drain::{Drain, DrainOptions, ShutDown};
 use crate::error::{AddError, Added, NotHeld};
 use crate::get::Get;
+use crate::queue::WorkQueue;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -182,7 +182,7 @@ pub trait RateLimitingQueue<K, V = ()>: DelayingQueue<K, V> {
 
 mod sealed {
     pub trait Sealed {}
-    impl<K, V, S> Sealed for crate::WorkQueue<K, V, S> {}
+    impl<K, V, S> Sealed for crate::queue::WorkQueue<K, V, S> {}
 }
 
 impl<K: Hash + Eq + Send + Sync, V: Send, S: BuildHasher + Send + Sync> Queue<K, V> for WorkQueue<K, V, S> {

@@ -2,7 +2,8 @@
 //!
 //! Workers have such a call of their own, [`Worker::resize`](crate::Worker::resize).
 
-use crate::{Rate, WorkQueue};
+use crate::queue::WorkQueue;
+use requeue_core::Rate;
 use std::time::Duration;
 
 impl<K, V, S> WorkQueue<K, V, S> {

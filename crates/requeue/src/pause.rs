@@ -1,6 +1,7 @@
 //! Pause and resume (rule B7), and the lifting of a dispatch rate (rule B6).
 
-use crate::{Paused, WorkQueue};
+use crate::queue::WorkQueue;
+use requeue_core::Paused;
 use std::hash::{BuildHasher, Hash};
 
 /// The part of a queue that [`WorkQueue::pause`] stops.

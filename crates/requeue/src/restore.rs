@@ -1,7 +1,8 @@
 //! A key that is put back with its earlier state: [`WorkQueue::restore`].
 
+use crate::error::{AddError, Added, Refused};
 use crate::hold::Shared;
-use crate::{AddError, Added, Refused, WorkQueue};
+use crate::queue::WorkQueue;
 use requeue_core::{Restored, Trigger, UnfinishedKey};
 use std::hash::{BuildHasher, Hash};
 

@@ -3,13 +3,14 @@
 use crate::add::Add;
 use crate::adding::{Kept, refused};
 use crate::blocking::block_on;
+use crate::error::{AddError, Added};
 use crate::hold::{Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
+use crate::queue::WorkQueue;
 use crate::trying::Turn;
 use crate::wait::{Step, TimeLimit};
 use crate::waiting::Deadline;
-use crate::{AddError, Added, WorkQueue};
 use requeue_core::{Refused, Trigger, TriggerOptions};
 use std::fmt;
 use std::future::Future;

@@ -2,8 +2,8 @@
 
 use crate::hold::Shared;
 use crate::panics::in_drop;
-use crate::{Instant, KeyState, Only, Stats, WorkQueue};
-use requeue_core::KeyRef;
+use crate::queue::WorkQueue;
+use requeue_core::{Instant, KeyRef, KeyState, Only, Stats};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 

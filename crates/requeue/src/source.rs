@@ -1,7 +1,7 @@
 //! [`Source`]: a source of keys for workers.
 
-use crate::WorkQueue;
 use crate::hold::Shared;
+use crate::queue::WorkQueue;
 use std::sync::Arc;
 
 /// A source of keys for a [`Worker`](crate::Worker): a [`WorkQueue`], or the queue of an engine.

@@ -1,6 +1,7 @@
 //! Keys as a stream.
 
-use crate::{Get, Item};
+use crate::get::Get;
+use crate::item::Item;
 use futures_core::Stream;
 use std::fmt;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! One try of a trigger. On a queue with a bound it may be the turn of one that waits for room (rule B8).
 
 use crate::hold::{Hold, Shared};
-use crate::{Instant, Metrics};
-use requeue_core::{Accepted, Asking, Core, Delay, Limit, Refused, Trigger, TriggerOptions};
+use crate::metrics::Metrics;
+use requeue_core::{Accepted, Asking, Core, Delay, Instant, Limit, Refused, Trigger, TriggerOptions};
 use std::task::Waker;
 use std::time::Duration;
 

@@ -28,7 +28,7 @@
 //!
 //! Wakers are cloned before the lock is taken, and woken or dropped after it is released: they are user code.
 
-use crate::Instant;
+use requeue_core::Instant;
 use std::task::Waker;
 use std::time::Duration;
 

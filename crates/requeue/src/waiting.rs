@@ -10,11 +10,12 @@
 
 use crate::blocking::{ThisThread, block_on};
 use crate::clock::{Clock, TaskAlarm};
+use crate::error::GetError;
 use crate::hold::{Hold, Later, Shared};
 use crate::owner::Owner;
 use crate::panics::{in_drop, quietly};
 use crate::wait::{Sleeper, Step, TimeLimit, WaiterId};
-use crate::{GetError, Instant};
+use requeue_core::Instant;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 

@@ -1,6 +1,6 @@
 //! Modules import downwards only. In the libraries no module of the crate root imports itself by way of others; a file
-//! below it counts as that module, and a name that the root re-exports as its module. In every crate and at every depth
-//! the largest circle of files is bounded.
+//! below it counts as that module. An item is imported from the module that defines it, and not from the root, which stands
+//! above all. In every crate and at every depth the largest circle of files is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -87,9 +87,14 @@ fn imports(src: &Path) -> Imports {
         let below = imports.entry(module.clone()).or_default();
         for part in code(&file).split("crate::").skip(1) {
             for name in names(part) {
-                let from = given_away.get(&name).cloned().unwrap_or(name);
-                if from != module {
-                    below.insert(from);
+                if let Some(from) = given_away.get(&name) {
+                    panic!(
+                        "{}: `crate::{name}` goes by way of the root: import it from `{from}`",
+                        path.display()
+                    );
+                }
+                if name != module {
+                    below.insert(name);
                 }
             }
         }

@@ -3,11 +3,11 @@
 
 use super::overdue::{AgeClock, Overdue};
 use super::ranked::{RANKS, level_of, rank};
-use crate::Instant;
 use crate::arena::CHUNK;
 use crate::chain::{Link, List};
 use crate::column::Column;
 use crate::prefetch::prefetch;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;

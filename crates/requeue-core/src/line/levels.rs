@@ -13,8 +13,8 @@ use super::ahead::{ENTRY_AHEAD, SLOT_AHEAD, STEPS};
 use super::known::Known;
 use super::ranked::{Ranked, level_of, rank};
 use super::ring::Ring;
-use crate::Instant;
 use crate::arena::{Arena, Marked};
+use crate::time::Instant;
 use alloc::boxed::Box;
 
 /// Number of empty levels that are kept for the next ones. Each has some 700 bytes.

@@ -1,6 +1,6 @@
 //! Overdue keys (`max_wait`, rule B2): when a key is overdue, and which hand-outs overdue keys get.
 
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// A bound on waiting for the orders that pass keys over.

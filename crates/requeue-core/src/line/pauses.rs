@@ -4,10 +4,10 @@
 //! ready or not, and its slot has [`PAUSED`]. All paused keys are in a list, so that the end of the queue can
 //! lift the pauses one by one.
 
-use crate::Instant;
 use crate::arena::{Arena, CHUNK};
 use crate::chain::{Link, Linked, List};
 use crate::column::Column;
+use crate::time::Instant;
 use alloc::vec::Vec;
 
 /// A slot's flag: its key is paused, and not in line, ready or not.

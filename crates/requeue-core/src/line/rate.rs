@@ -4,7 +4,7 @@
 //! negative. As in the virtual-scheduling form of the generic cell rate algorithm (ITU-T I.371), the bucket
 //! stores the instant at which its balance is zero.
 
-use crate::Instant;
+use crate::time::Instant;
 
 const NANOS_PER_SEC: u128 = 1_000_000_000;
 

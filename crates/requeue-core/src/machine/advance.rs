@@ -4,8 +4,8 @@
 use super::flags::WINDOW;
 use super::pending_work;
 use super::state::{BATCH, Core, Sweep};
-use crate::Instant;
 use crate::line::Fair;
+use crate::time::Instant;
 use crate::timers::Next;
 
 /// In the work limit of a hold, moving a timer counts as a quarter of firing one.

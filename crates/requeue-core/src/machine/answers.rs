@@ -1,9 +1,9 @@
 //! Answers: what the state machine says of a trigger, a run, a key or the whole queue.
 
 use super::options::{How, InBackoff};
-use crate::Instant;
 use crate::arena::KeyRef;
 use crate::line::Ticket;
+use crate::time::Instant;
 use core::fmt;
 use core::time::Duration;
 

@@ -5,8 +5,8 @@ use super::awaiters::{Awaited, Awaiter, RunAnswer};
 use super::flags::{DIRTY, READY};
 use super::pending_work;
 use super::state::Core;
-use crate::Instant;
 use crate::line::Ticket;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

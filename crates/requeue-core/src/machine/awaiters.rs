@@ -1,7 +1,7 @@
 //! Callers that await runs, as the state machine keeps them.
 
 use super::answers::{NoRun, RunEnd};
-use crate::Instant;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

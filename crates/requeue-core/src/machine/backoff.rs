@@ -11,7 +11,7 @@ use super::flags::{BACKOFF, DIRTY, DIRTY_RESPECTS, GROUPED, HELD, READY, RESET, 
 use super::options::{How, InBackoff, RetryDelay};
 use super::pending_work;
 use super::state::Core;
-use crate::Instant;
+use crate::time::Instant;
 use core::borrow::Borrow;
 
 impl<K, V> Core<K, V> {

@@ -2,7 +2,7 @@
 
 use super::options::Limit;
 use super::state::{Core, Record};
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// The record to make after a limiter was asked.

@@ -1,7 +1,7 @@
 //! [`Ledger`]: the list of the keys that drains leave unfinished. `unfinished.rs` says which keys come to it.
 
 use super::answers::UnfinishedReason;
-use crate::Instant;
+use crate::time::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 
 /// A refused retry of a current run.

@@ -5,8 +5,8 @@ use super::flags::{BACKOFF, DIRTY, DIRTY_RESPECTS, HELD, READY, RESET, TIMER_RES
 use super::options::InBackoff;
 use super::pending_work;
 use super::state::{Core, Sweep};
-use crate::Instant;
 use crate::line::{Ahead, GroupGauges, PAUSED};
+use crate::time::Instant;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::time::Duration;

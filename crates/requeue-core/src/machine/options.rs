@@ -1,7 +1,7 @@
 //! Options: what a call, a trigger or the end of a run may ask of the state machine, and what a queue is made with.
 
-use crate::Instant;
 use crate::line::{Order, Rate};
+use crate::time::Instant;
 use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;

@@ -4,7 +4,7 @@ use super::answers::{Accepted, Added, Refused};
 use super::flags::{BACKOFF, HELD, READY};
 use super::options::{Delay, InBackoff, Limit, Policy, Restored, Trigger, TriggerOptions};
 use super::state::Core;
-use crate::Instant;
+use crate::time::Instant;
 
 impl<K: Eq, V> Core<K, V> {
     /// A trigger from outside with the key's earlier state.

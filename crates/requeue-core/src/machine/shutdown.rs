@@ -3,7 +3,7 @@
 use super::answers::{DrainBase, Drained, ShutDown};
 use super::options::WaitingKeys;
 use super::state::{Core, Phase, Sweep};
-use crate::Instant;
+use crate::time::Instant;
 
 impl<K, V> Core<K, V> {
     /// Refuses triggers from outside; holders may still retry their keys.

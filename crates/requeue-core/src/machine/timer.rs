@@ -4,7 +4,7 @@ use super::flags::{BACKOFF, COUNTED_WAITING, DIRTY, HAS_SIDE_DATA, HELD, READY, 
 use super::options::Policy;
 use super::pending_work;
 use super::state::Core;
-use crate::Instant;
+use crate::time::Instant;
 use core::time::Duration;
 
 /// The effect of a delay on a key's timer.

@@ -1,8 +1,8 @@
 //! [`Times`]: the timestamps that metrics need.
 
-use crate::Instant;
 use crate::chain::{Link, Linked, List};
 use crate::column::Column;
+use crate::time::Instant;
 use alloc::vec::Vec;
 use core::time::Duration;
 

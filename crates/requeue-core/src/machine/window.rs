@@ -18,8 +18,8 @@ use super::options::{Debounce, InBackoff};
 use super::state::Core;
 use super::timer::latest;
 use super::windows::Window;
-use crate::Instant;
 use crate::line::Ticket;
+use crate::time::Instant;
 use crate::timers::Place;
 use core::time::Duration;
 

@@ -1,8 +1,8 @@
 //! [`Windows`]: the open windows of a queue's debounces. `window.rs` says what opens and closes them.
 
 use super::flags::{DIRTY, HELD, READY};
-use crate::Instant;
 use crate::column::Column;
+use crate::time::Instant;
 use crate::timers::Place;
 
 /// How a shutdown, which closes the window, counts its key.

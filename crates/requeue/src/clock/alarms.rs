@@ -1,7 +1,7 @@
 //! The set of alarms, ordered by instant and then by when they were set. It knows neither lock nor thread,
 //! and takes the time as an argument.
 
-use crate::Instant;
+use requeue_core::Instant;
 use std::collections::BTreeMap;
 use std::task::Waker;
 

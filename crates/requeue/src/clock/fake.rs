@@ -2,9 +2,10 @@
 
 use super::alarms::Alarms;
 use super::{Alarm, Clock};
+use crate::clock::Parker;
 use crate::panics::FirstPanic;
 use crate::sync::Mutex;
-use crate::{Instant, Parker};
+use requeue_core::Instant;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;

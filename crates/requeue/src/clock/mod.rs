@@ -9,8 +9,8 @@
 //! whose waker it hands out. Because a sleeping thread can watch the time itself, a clock may implement that
 //! ([`Clock::park_until`]) and save the alarm.
 
-use crate::Instant;
 use crate::panics::{in_drop, quietly};
+use requeue_core::Instant;
 use std::sync::Arc;
 use std::task::Waker;
 

@@ -6,10 +6,10 @@
 
 use super::alarms::{AlarmId, Alarms};
 use super::{Alarm, Clock, reading};
-use crate::Instant;
 #[cfg(not(requeue_loom))]
-use crate::Parker;
+use crate::clock::Parker;
 use crate::panics::quietly;
+use requeue_core::Instant;
 // Not through `crate::sync`: what lives in a static cannot be loom's.
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;

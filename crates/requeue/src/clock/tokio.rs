@@ -2,11 +2,11 @@
 //! included.
 
 use super::{Alarm, Clock, SystemClock};
-use crate::Instant;
 use crate::panics::quietly;
 use crate::sync::Mutex;
 use ::tokio::runtime::Handle;
 use ::tokio::time::Instant as TokioInstant;
+use requeue_core::Instant;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

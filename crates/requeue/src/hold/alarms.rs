@@ -14,10 +14,10 @@
 //! looks once more. So the alarms finally set are those of the latest look, and a clock that fires inside
 //! `wake_at` causes no recursion.
 
-use crate::Instant;
 use crate::clock::Alarm;
 use crate::hold::Shared;
 use crate::sync::Mutex;
+use requeue_core::Instant;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Wake, Waker};
 

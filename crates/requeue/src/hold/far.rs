@@ -8,12 +8,11 @@
 //! [`BEFORE`] the timer is due, so that a clock's thread that is a little late makes no key late. Where it is very late, each
 //! [`EVERY`]th look reads the clock all the same.
 
-use crate::Instant;
 use crate::clock::{Alarm, Clock};
 use crate::sync::{Mutex, atomic};
 use atomic::AtomicBool;
 use atomic::Ordering::{Acquire, Relaxed, Release};
-use requeue_core::Core;
+use requeue_core::{Core, Instant};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;

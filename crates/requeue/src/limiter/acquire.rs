@@ -3,10 +3,10 @@
 use super::bucket::TokenBucket;
 use super::ledger::Promise;
 use super::pace::Refusal;
-use crate::Instant;
 use crate::clock::{Alarm, Clock, Parker};
 use crate::panics::FirstPanic;
 use crate::wait::TimeLimit;
+use requeue_core::Instant;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};

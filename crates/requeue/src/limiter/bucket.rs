@@ -5,9 +5,9 @@ use super::error::LimiterError;
 use super::ledger::{Ledger, Promise};
 use super::pace::Refusal;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
 use crate::clock::Clock;
 use crate::lock::Lock;
+use requeue_core::Instant;
 use std::time::Duration;
 
 /// A token bucket: it holds at most `burst` tokens, starts full, and fills at `rate` tokens per second.

@@ -2,7 +2,7 @@
 
 use super::error::LimiterError;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
+use requeue_core::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 

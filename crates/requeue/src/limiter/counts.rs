@@ -2,8 +2,9 @@
 
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
 use super::records::Records;
+use crate::hash::RandomState;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::{Instant, RandomState};
+use requeue_core::Instant;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ use super::counts::Curve;
 use super::exponential::Doubling;
 use super::exponential::Exponential;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
+use requeue_core::Instant;
 use std::time::Duration;
 
 const CONTROLLER_BASE: Duration = Duration::from_millis(5);

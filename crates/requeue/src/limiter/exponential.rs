@@ -4,7 +4,8 @@ use super::counts::{CountingLimiter, Curve};
 use super::error::LimiterError;
 use super::nanos::duration;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::{Instant, RandomState};
+use crate::hash::RandomState;
+use requeue_core::Instant;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::error::LimiterError;
 use super::nanos::duration;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use requeue_core::Instant;
 use std::time::Duration;
 
 /// A limiter whose delays are lengthened at random: `d * (1 + fraction * u)` with `0 <= u < 1`, rounded up to

@@ -1,7 +1,7 @@
 //! The state of a token bucket; its methods run under the bucket's lock.
 
 use super::pace::{Grant, Level, Pace, Refusal, fixed};
-use crate::Instant;
+use requeue_core::Instant;
 
 /// The state of a token bucket.
 #[derive(Clone, Debug)]

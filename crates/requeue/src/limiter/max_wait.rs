@@ -1,7 +1,7 @@
 //! An upper bound on another limiter's delays.
 
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
+use requeue_core::Instant;
 use std::time::Duration;
 
 /// A limiter whose delays are cut to at most `max`. client-go's `WithMaxWaitRateLimiter`.

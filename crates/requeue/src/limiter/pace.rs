@@ -8,7 +8,7 @@
 //!
 //! Bounds, which keep every sum within an `i128`: a token takes at most 2^94 (at [`Rate::SLOWEST`]), a full bucket 2^126.
 
-use crate::{Instant, Rate};
+use requeue_core::{Instant, Rate};
 use std::time::Duration;
 
 /// Bits of a nanosecond's fraction.

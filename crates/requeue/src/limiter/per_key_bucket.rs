@@ -5,7 +5,8 @@ use super::error::LimiterError;
 use super::pace::{Level, Pace};
 use super::rate_limiter::RateLimiter;
 use super::records::Records;
-use crate::{Instant, RandomState};
+use crate::hash::RandomState;
+use requeue_core::Instant;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! [`RateLimiter`]: the trait, where a limiter keeps its records, and the macros that write limiters.
 
-use crate::Instant;
+use requeue_core::Instant;
 use std::time::Duration;
 
 /// Delegates a limiter's records to another limiter, or to its counts.

@@ -132,7 +132,7 @@ mod tests {
     proptest! {
         #[test]
         fn records_are_those_of_a_plain_map(steps in proptest::collection::vec((0u8..3, 0u16..200), 0..500)) {
-            let records = Records::new(crate::RandomState::default());
+            let records = Records::new(crate::hash::RandomState::default());
             let mut model = HashMap::new();
             for (step, key) in steps {
                 match step {
@@ -149,7 +149,7 @@ mod tests {
 
         #[test]
         fn stale_records_go_and_no_others(keys in proptest::collection::vec(0u16..300, 0..800)) {
-            let records = Records::new(crate::RandomState::default());
+            let records = Records::new(crate::hash::RandomState::default());
             let mut model = HashMap::new();
             // A record is stale 100 calls after it was last touched.
             for (now, key) in keys.into_iter().enumerate() {
@@ -224,7 +224,7 @@ mod tests {
                 Self(self.0.clone())
             }
         }
-        let records = Records::new(crate::RandomState::default());
+        let records = Records::new(crate::hash::RandomState::default());
         for _ in 0..9 {
             records.update(&Counted("a".to_string()), || 0, NEVER_STALE, |_| ());
         }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_key_is_cloned_and_dropped_without_the_lock() {
         use std::sync::OnceLock;
-        static RECORDS: OnceLock<Records<Nosy, (), crate::RandomState>> = OnceLock::new();
+        static RECORDS: OnceLock<Records<Nosy, (), crate::hash::RandomState>> = OnceLock::new();
         /// A key that calls the map from its own code.
         #[derive(PartialEq, Eq, Hash)]
         struct Nosy(u32);
@@ -252,7 +252,7 @@ mod tests {
                 look();
             }
         }
-        let records = RECORDS.get_or_init(|| Records::new(crate::RandomState::default()));
+        let records = RECORDS.get_or_init(|| Records::new(crate::hash::RandomState::default()));
         for n in 0..100 {
             records.update(&Nosy(n), || (), Some(|(): &()| true), |()| ());
         }

@@ -2,8 +2,8 @@
 
 use super::error::LimiterError;
 use super::rate_limiter::{Keeps, RateLimiter, sealed};
-use crate::Instant;
 use crate::sync::Mutex;
+use requeue_core::Instant;
 use std::time::Duration;
 
 /// At most `quota` keys in a window of `period`.

@@ -3,11 +3,11 @@
 use super::rules::{Hook, Rules, report};
 use super::run::RunCell;
 use super::shared::AFTER_PANIC;
-use crate::Instant;
 use crate::clock::{Clock, Parker};
 use crate::failure::Failure;
 use crate::panics::{quietly, wake_each};
 use crate::sync::Mutex;
+use requeue_core::Instant;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::Waker;

@@ -1,14 +1,13 @@
 //! A run of a key, as a handler gets it.
 
 use super::status::WorkerStatus;
-use crate::Instant;
 use crate::ending::Guard;
 use crate::hold::Shared;
 use crate::journal::Fence;
 use crate::owner::Owner;
 use crate::sync::{Mutex, atomic};
 use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use requeue_core::RunRef;
+use requeue_core::{Instant, RunRef};
 use std::any::Any;
 use std::sync::Arc;
 

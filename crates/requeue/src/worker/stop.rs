@@ -1,13 +1,12 @@
 //! How a worker ends: stop, drain, the report.
 
 use super::set::{DrainWaitsFor, WorkerSet};
-use crate::Instant;
 use crate::blocking::block_on;
 use crate::clock::Alarm;
 use crate::drain::DrainOptions;
 use crate::panics::quietly;
 use crate::wait::{Step, TimeLimit};
-use requeue_core::DrainBase;
+use requeue_core::{DrainBase, Instant};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

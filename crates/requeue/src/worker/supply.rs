@@ -9,12 +9,12 @@
 //! [`State::is_watcher_stale`]: super::set::State::is_watcher_stale
 
 use super::set::{ErasedQueue, WorkerSet};
-use crate::Instant;
 use crate::clock::{Alarm, Clock, SystemClock};
 use crate::hold::Seen;
 use crate::panics::quietly;
 use crate::sync::Mutex;
 use crate::wait::WaiterId;
+use requeue_core::Instant;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};

@@ -12,11 +12,11 @@
 //! Each group has a clock, which follows that of the queue and stops while the group is paused. A key's age
 //! is the time that has passed on its group's clock.
 
-use crate::Instant;
 use crate::chain::{Link, Linked, List};
 use crate::column::Column;
 use crate::heap::{Heap, Index, Node, Store};
 use crate::line::overdue::AgeClock;
+use crate::time::Instant;
 
 /// A key in the list of its group, with the time since when it is ready, by the group's clock.
 #[derive(Debug, Default)]

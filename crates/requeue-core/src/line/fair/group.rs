@@ -1,9 +1,9 @@
 //! The known groups: each is created with its first key, and removed with its last.
 
 use super::{Fair, NONE};
-use crate::Instant;
 use crate::line::groups::{Named, Ruled};
 use crate::line::rate::Bucket;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
 

@@ -10,9 +10,9 @@
 
 use super::Fair;
 use super::group::Rest;
-use crate::Instant;
 use crate::line::groups::{PAGE, Ruled};
 use crate::line::rate::Bucket;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
