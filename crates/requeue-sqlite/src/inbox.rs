@@ -1,9 +1,9 @@
 //! The inbox: requests of other processes to the one that works on a queue, or executed by themselves if
 //! there is none.
 //!
-//! An add of another process takes the turn and writes. If no process works on the queue, it writes the key's
-//! row, as the runner would; otherwise, and if it has a value, it leaves a *request* in the table `inbox`,
-//! which the runner reads in its next transaction. No runner can come in between: it takes its lock in a
+//! An add of another process takes the turn and writes. If a process works on the queue, or the add has a value, it leaves
+//! a *request* in the table `inbox`, which the runner reads in its next transaction. Otherwise it writes the key's row, as
+//! the runner would. No runner can come in between: it takes its lock in a
 //! transaction too, and reads rows and requests in the same one. An add closes the file without a checkpoint,
 //! so SQLite's log stays until a runner ends.
 
@@ -15,7 +15,7 @@ use rusqlite::{Connection, params};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long answers are kept that are not read.
+/// How long answers are kept, read or not: the next answer after that removes them.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// An add whose run stands for the delayed runs that the key has.
@@ -172,14 +172,8 @@ pub(crate) fn obey(
     Ok(match &**what {
         "add" | ABSORB => {
             // the instant is larger than any ticket yet, so it is the end of the line
-            match write_trigger(connection, &request.trigger(at.unsigned_abs(), merge)) {
-                Ok(()) => None,
-                Err(NotWritten::Store(e)) => return Err(e),
-                Err(NotWritten::Trigger(e)) => {
-                    bury(connection, *queue, key, &why(&e))?;
-                    None
-                }
-            }
+            write_or_bury(connection, &request.trigger(at.unsigned_abs(), merge))?;
+            None
         }
         "cancel" => {
             let mut gone =
@@ -209,6 +203,15 @@ pub(crate) fn why(e: &EngineError) -> String {
     match e {
         EngineError::Codec(why) | EngineError::NotApplied(why) => why.to_string(),
         e => e.to_string(),
+    }
+}
+
+/// Writes a trigger that was accepted. If users' code refuses it, the key is made dead.
+pub(crate) fn write_or_bury(connection: &Connection, trigger: &TriggerRow) -> rusqlite::Result<()> {
+    match write_trigger(connection, trigger) {
+        Ok(()) => Ok(()),
+        Err(NotWritten::Store(e)) => Err(e),
+        Err(NotWritten::Trigger(e)) => bury(connection, trigger.queue, &trigger.key, &why(&e)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The connection: a file as used by the process that works on its queues, read, and written in transactions.
 
-use crate::inbox::{self, InboxRow, MOST_REQUESTS, bury, fold, obey, pause};
+use crate::inbox::{self, InboxRow, MOST_REQUESTS, bury, fold, obey, pause, write_or_bury};
 use crate::lock::{Database, Turn, Writes, bequeath, has_heir};
 use crate::look::Look;
 use crate::rows::{
@@ -495,8 +495,8 @@ impl RunnerConn {
             });
             for trigger in recent.get(&(*queue, &**key)).into_iter().flatten() {
                 if trigger.ticket > end.applied {
-                    // it was written once already, so its values merge
-                    write_trigger(begun, trigger).map_err(|e| e.of(0))?;
+                    // not a trigger of this group, whose caller could be told: it was accepted before
+                    write_or_bury(begun, trigger)?;
                 }
             }
         }
