@@ -67,7 +67,7 @@ pub(crate) struct Supervisor {
     pub(crate) log: Arc<Log>,
     pub(crate) orphan_output: OrphanOutput,
     pub(crate) process_slots: ProcessSlots,
-    /// Ends the programs if we are killed. `None` if no queue outlives us.
+    /// Ends the programs if we are killed. `None` if no queue outlives us, or if it could not be started.
     pub(crate) reaper: Option<Reaper>,
     /// The output of a run comes in one piece, at its end.
     pub(crate) groups: bool,
@@ -112,7 +112,7 @@ impl Supervisor {
     }
 
     /// Runs `command` to its end, for `subject`, or until `is_lost` says that the run belongs to another
-    /// process. `scratch` is the worker's buffer for reading. `None` if there was no room for it before the
+    /// process. `scratch` is a buffer for reading. `None` if there was no room for it before the
     /// last run had to begin.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `requeue run`: connects the parts, and handles the end.
+//! `requeue run` and `requeue work`: connects the parts, and handles the end.
 
 use std::io;
 use std::path::PathBuf;

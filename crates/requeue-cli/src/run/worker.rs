@@ -43,7 +43,7 @@ type Job = requeue::Run<Key, Cause>;
 pub(crate) struct App {
     pub(crate) config: Run,
     pub(crate) queue: Queue,
-    /// The file of the queue, if it is in one.
+    /// The file or the server of the queue, if it is durable.
     pub(crate) state: Option<Arc<State>>,
     pub(crate) template: Template,
     /// The format of input lines.
@@ -51,7 +51,7 @@ pub(crate) struct App {
     pub(crate) supervisor: Supervisor,
     pub(crate) run_stats: RunStats,
     pub(crate) log: Arc<Log>,
-    /// The metrics' sink for triggers that never enter the queue, with `--listen`.
+    /// The metrics' sink for triggers that never enter the queue, with `--listen` or `--metrics-to`.
     pub(crate) sink: Option<Arc<QueueSink>>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) files: Files,

@@ -60,7 +60,7 @@ pub(crate) struct Control {
     pub(crate) children_stop: Broadcast,
     /// From [`Level::Kill`] on.
     pub(crate) children_die: Broadcast,
-    /// Shuts the queue down.
+    /// Called with each level that is reached, see [`Control::new`].
     on_end: Box<dyn Fn(Level) + Send + Sync>,
 }
 

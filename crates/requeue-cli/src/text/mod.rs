@@ -1,4 +1,4 @@
-//! Durations and keys as text.
+//! Durations, times, keys and JSON as text.
 
 pub(crate) mod at;
 pub(crate) mod duration;
