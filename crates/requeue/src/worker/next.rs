@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   threads.rs run, async_worker.rs poll_run   the handler has returned, panicked, or was dropped
-//!      └─► WorkerLoop::handler_ended   a success is only noted; all else, and with hooks, ends here: shared.rs settle_run
+//!      └─► WorkerLoop::handler_ended   only notes a success; all else, and with hooks, ends here: shared.rs settle_run
 //!   WorkerLoop::next                   takes the run that succeeded out of its cell
 //!      └─► look                        opens the hold. Meanwhile the worker may be told to leave (set.rs)
 //!             └─► NextKey::take        ends that run (get.rs Remains::end), then takes a key: Hold::get
