@@ -6,9 +6,9 @@
 //! the program (`run/child.rs`) and passes its output on (`output/`). `run/command.rs` connects the parts. Around it:
 //! `run/process_slots.rs` and `system/limits.rs` run fewer programs where the system has no room, `run/reaper.rs` ends
 //! programs when the command is killed, `input/loops.rs` notices programs that write their own key, `report/` counts,
-//! tells and writes files, all but the job log complete or not at all (`system/whole_file.rs`). `http/` serves pages, `engine/` has the
-//! commands for durable queues, `plan/` `requeue plan`; a test in `args/tests.rs` keeps man pages and completions what
-//! the options give.
+//! tells and writes files, all but the job log complete or not at all (`system/whole_file.rs`). `http/` serves pages,
+//! `engine/` has the commands for durable queues, `plan/` `requeue plan`; a test in `args/tests.rs` keeps man pages and
+//! completions what the options give.
 
 #![deny(unsafe_code)]
 
