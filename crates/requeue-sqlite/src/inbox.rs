@@ -1,11 +1,10 @@
 //! The inbox: requests of other processes to the one that works on a queue, or executed by themselves if
 //! there is none.
 //!
-//! An add of another process takes the turn and writes. If a process works on the queue, or the add has a value, it leaves
-//! a *request* in the table `inbox`, which the runner reads in its next transaction. Otherwise it writes the key's row, as
-//! the runner would. No runner can come in between: it takes its lock in a
-//! transaction too, and reads rows and requests in the same one. An add closes the file without a checkpoint,
-//! so SQLite's log stays until a runner ends.
+//! An add of another process takes the turn and writes. If a process works on the queue, or the add has a value, it
+//! leaves a *request* in the table `inbox`, which the runner reads in its next transaction. Otherwise it writes the key's
+//! row, as the runner would. No runner can come in between: it takes its lock in a transaction too, and reads rows and
+//! requests in the same one. An add closes the file without a checkpoint, so SQLite's log stays until a runner ends.
 
 use crate::rows::{
     MergeBytes, NotWritten, TriggerRow, Wall, duration, micros, unschedule, wall, write_trigger, written,

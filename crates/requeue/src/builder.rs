@@ -586,7 +586,7 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets how a run ends whose guard is dropped before a call has ended it: with `true` it is a
     /// [retry](crate::Item::retry), by default it is [done](crate::Item::done).
     ///
-    /// As a retry, the limiter is asked, and the value goes back. If the queue accepts no retries any more, it is
+    /// The limiter is asked as for any retry, and the value goes back. If the queue accepts no retries any more, it is
     /// done, and counted as a refused retry. Use this for guards that are held across an `.await` in tasks that
     /// can be cancelled: otherwise their drop marks unfinished work done. (Items still in a batch when a panic
     /// unwinds through it are always put back: see [`Items`](crate::Items).)
